@@ -50,7 +50,7 @@ def test_the_first_admin_is_made_once_and_lets_others_in(alone):
     assert f"{me} is the admin of this server; the token is shown only once:\n" in made.err
     again = alone("init", name="pwmadm")
     assert again.code == 6
-    assert "has its admin already" in again.err
+    assert "already has an admin" in again.err
 
     (alone.folder / "users.yaml").write_text(USERS)
     applied = alone("user", "apply", "-f", "users.yaml", name="pwmadm")

@@ -79,7 +79,7 @@ def nosy(house: House) -> str:
 def test_each_document_that_was_refused_is_a_line(house, nosy):
     status, answer = apply(house, nosy, TAKES_OVER.replace("sees", nosy))
     assert (status, answer["message"]) == (403, "d.yaml cannot be applied; nothing was changed.")
-    said = "Only an admin may say who may what."
+    said = "Only an admin may change users, groups and policies."
     assert [(p["where"], p["message"]) for p in answer["problems"]] == [
         ("d.yaml:3:18", said),
         ("d.yaml:8:18", said),

@@ -58,7 +58,7 @@ def test_who_has_the_verb_in_all_groups_writes_them_down_without_being_an_admin(
 def test_the_disk_of_a_node_is_its_own_and_in_its_group(house):
     [disk] = [each["name"] for each in house.ask("admin", "GET", "/v1/storages")[1]["items"]]
     status, answer = applied(house, "admin", NFS.format(name=disk, group="lab"))
-    said = f"Storage {disk} is there already, in another group."
+    said = f"Storage {disk} already exists in another group."
     assert (status, answer["problems"][0]["message"]) == (422, said)
     status, answer = applied(house, "admin", NFS.format(name=disk, group="pwm.resource"))
     node = disk.removesuffix("-local")

@@ -572,7 +572,7 @@ def test_a_volume_that_is_lost_says_so(server):
     volume = a_volume(server)
     shutil.rmtree(server.place / "data" / "volumes" / f"data-{volume}")
     talking = talk(server, shell_path("data", "true"))
-    assert "The shell could not be started: the data of volume data is gone" in talking.result()[0]["error"]["message"]
+    assert "The shell could not start: the data of volume data is gone" in talking.result()[0]["error"]["message"]
     assert names(server) == []
 
 

@@ -130,7 +130,7 @@ def test_a_group_may_have_idle_ones_stopped(with_gpus):
     ended = with_gpus.ended(job["id"])
     assert (ended["state"], ended["status"], ended["reason"]) == ("STOPPED", "stopped", "GPUS_IDLE")
     assert "done nothing for" in ended["message"]
-    assert ended["message"].endswith(f"(idle_timeout is 1s); its group {me} has such workloads stopped")
+    assert ended["message"].endswith(f"(idle_timeout is 1s); its group {me} stops such workloads")
     _, audit = with_gpus.request("GET", "/v1/audit?name=forgotten")
     stop = next(entry for entry in audit["items"] if entry["verb"] == "stop")
     assert (stop["user"], stop["kind"], stop["id"]) == ("(penstock)", "Workload", job["id"])

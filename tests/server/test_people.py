@@ -77,7 +77,7 @@ def test_what_is_in_another_group_is_neither_taken_from_it_nor_deleted(house):
     status, answer = house.ask("admin", "POST", "/v1/apply", body)
     assert (status, answer["message"]) == (422, "s.yaml cannot be applied; nothing was changed.")
     assert [(each["where"], each["field"], each["message"]) for each in answer["problems"]] == [
-        ("s.yaml:7:31", "metadata.group", "Storage rack is there already, in another group.")
+        ("s.yaml:7:31", "metadata.group", "Storage rack already exists in another group.")
     ]
     a_group(house, "fresh")
     _, answer = house.ask("admin", "POST", "/v1/delete", body)

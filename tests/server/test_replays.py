@@ -80,7 +80,7 @@ def test_what_was_made_and_is_gone_is_not_made_again(house, path, body):
     for _ in range(2):
         status, answer = sent(house, "has", path, body, key)
         kind = "Workload" if path == "/v1/workloads" else "Volume"
-        said = f"{kind} {first['id']}, which this Idempotency-Key made, is not there any more."
+        said = f"{kind} {first['id']}, which this Idempotency-Key made, no longer exists."
         assert (status, answer["message"]) == (409, said)
 
 

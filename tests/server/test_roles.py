@@ -372,7 +372,7 @@ def test_the_last_admin_can_neither_be_deactivated_nor_deleted(house):
 
 def test_the_first_admin_is_made_once(house):
     status, answer = house.server.request("POST", "/v1/adm/init", {"user": "second"})
-    assert (status, answer["message"]) == (409, "This server has its admin already.")
+    assert (status, answer["message"]) == (409, "This server already has an admin.")
 
 
 def test_words_nobody_knows_are_refused_all_at_once(house):

@@ -13,7 +13,7 @@ from penstock.domain.summaries import WorkloadSummary
 from penstock.domain.workloads import Notice, Spec, Unit, Wants
 from penstock.errors import Conflict
 from penstock.store.database import Database
-from penstock.store.workloads import told
+from penstock.store.outbox import told
 from tests.store.making import MOMENT, a_workload, end, run_until
 
 

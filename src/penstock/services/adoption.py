@@ -1,9 +1,10 @@
 """Rebuild lost records from what an engine has kept of ours.
 
 What the store knows is left alone. A workload that is found has its attempt already launched, and the reconciler finds
-out what became of it. Where a cluster schedules it begins as QUEUED; on a Docker host it keeps the place it has, and
-that is in the records before our scheduler uses the host: whenever one is seen for the first time, for the documents
-that name the hosts were lost with the rest. Its owner is who its record says; an admin gives that name a token.
+out what became of it. Where a cluster schedules, the workload begins as QUEUED. On a Docker host it keeps the place it
+has, and that is in the records before our scheduler uses the host: so each host is asked when it is seen for the first
+time, for the documents that name the hosts were lost with the rest. The owner is who the found record says; an admin
+gives that name a token.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from penstock.wire.server import Check
 log = logging.getLogger(__name__)
 RETRY = 2.0
 PATIENCE = 1.0
-"""Seconds that a host may keep the others waiting for their next job."""
+"""How many seconds a host may keep the others waiting for their next job."""
 SHOWN = 300
 LOST = "the server's own records were lost"
 FOUND = f"found in the cluster; {LOST}"
@@ -47,10 +48,10 @@ class Adoption:
         self._work: asyncio.Task[None] | None = None
         self._on_hosts = isinstance(engine, HasHosts)
         self._known: set[tuple[str, str]] = set()
-        """Hosts, by name and address, whose work is in the records."""
+        """The hosts, by name and address, whose work is in the records."""
 
     async def open(self) -> None:
-        """Before anything is reconciled; where the engine does not answer yet, as soon as it does."""
+        """Adopt before anything is reconciled; where the engine does not answer yet, as soon as it does."""
         try:
             await self._adopt(self._new(await self._engine.nodes()) if self._on_hosts else ())
         except Unavailable:
@@ -72,7 +73,7 @@ class Adoption:
                 continue
 
     async def nodes(self) -> list[Node]:
-        """As the engine has them, but none is ready before what runs there is in the records."""
+        """Return the engine's nodes, of which none is ready before what runs there is in the records."""
         nodes = await self._engine.nodes()
         if not self._on_hosts:
             return nodes
@@ -94,7 +95,7 @@ class Adoption:
             self._adopted(workload)
 
     async def _adopt(self, nodes: Sequence[Node] = ()) -> list[Workload]:
-        """What is new to the store by it."""
+        """Adopt what these nodes have and return the workloads that are new to the store."""
         if not isinstance(self._engine, KeepsRecords):
             return []
         found = await self._engine.found([node.name for node in nodes])
@@ -106,7 +107,7 @@ class Adoption:
         return new
 
     async def _without_deleted(self, found: Found) -> Found:
-        """Volumes that somebody deleted while their node was away are deleted now, and not taken over again."""
+        """Delete volumes that somebody deleted while their node was away, and return the rest."""
 
         def gone(tx: Store) -> list[Volume]:
             new = [volume for volume, _ in found.volumes if tx.volumes.get(volume.id) is None]
@@ -139,7 +140,8 @@ class Adoption:
     async def _adopt_each(
         self, workloads: list[Workload], volumes: list[tuple[Volume, Account]]
     ) -> tuple[int, list[Workload]]:
-        """One that the store cannot take must not keep the others, or the server, from their work."""
+        """Adopt one at a time: one that the store cannot take must not keep the others, or the server, from their
+        work."""
         count = 0
         new: list[Workload] = []
         for one, of in [*(([], [pair]) for pair in volumes), *(([workload], []) for workload in workloads)]:
@@ -154,7 +156,8 @@ class Adoption:
         return count, new
 
     def _again(self, workload: Workload) -> Workload:
-        """What became of it is not in its record. Where it has a place of our scheduler's it keeps that."""
+        """Return a found workload as it is stored anew. Its record does not say what became of it; where our scheduler
+        gave it a place it keeps that."""
         placed = {
             "state": State.REQUESTED_LAUNCH,
             "message": f"found on {', '.join(dict.fromkeys(workload.hosts))}; {LOST}",
@@ -174,11 +177,12 @@ class Adoption:
         return workload.model_copy(update=update | (placed if self._on_hosts else {}))
 
     async def checks(self, caller: Caller) -> list[Check]:
-        """For doctor: what was found and could not be read, and what runs although nobody asked for it."""
+        """Return for `penstock doctor` what was found and could not be read, and what runs although nobody asked for
+        it."""
         return [*self._not_taken_over(caller), *await self._left_over()]
 
     def _not_taken_over(self, caller: Caller) -> list[Check]:
-        """What it is called is for admins."""
+        """Report what was not taken over; only admins are told the names."""
         if not self._unreadable:
             return []
         where, what = ("on hosts", "label") if self._on_hosts else ("in the cluster", "annotation")
@@ -205,7 +209,7 @@ class Adoption:
 
 
 def _goes_on(run: Run, record: Workload | None) -> bool:
-    """It will be asked for in a moment."""
+    """Does the store know this run as one that goes on?"""
     return record is not None and not record.ended and record.attempt == run.attempt
 
 
@@ -243,14 +247,15 @@ def _adopt(tx: Store, workloads: list[Workload], volumes: list[tuple[Volume, Acc
 
 
 def _is_behind(known: Workload, found: Workload) -> bool:
-    """It was adopted by what an earlier attempt had left on another host. A cluster has all attempts in one place."""
+    """Was the known record adopted from what an earlier attempt had left on another host? A cluster has all attempts in
+    one place."""
     if found.state in WAITING:
         return False
     return known.attempt < found.attempt or (known.attempt == found.attempt and known.state in WAITING)
 
 
 def _done_before(workload: Workload) -> list[Unit]:
-    """What a later attempt of an array does not run has completed in an earlier one."""
+    """Return the units of an array that a later attempt does not run: they completed in an earlier one."""
     if workload.spec.array is None or not workload.indexes:
         return []
     rest = set(range(workload.spec.array.count)) - set(workload.indexes)
@@ -266,7 +271,8 @@ def _done_before(workload: Workload) -> list[Unit]:
 
 
 def _renamed(volume: Volume) -> Volume:
-    """Another of its group has the name by now. Where it really is it keeps the one it has."""
+    """Return a volume with another name, for another of its group has its name by now. Where it really is it keeps the
+    one it has."""
     name = f"{volume.name[: NAME_LIMIT - len(volume.id) - 1].rstrip('-')}-{volume.id}"
     phase = Phase.Bound if volume.phase is Phase.Deleting else volume.phase
     return volume.model_copy(update={"name": name, "claim": volume.object_name, "phase": phase})

@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 DONE, DENIED, FAILED = "done", "denied", "failed"
 WINDOW = 60.0
 LINES = 20
-"""So many different refusals of one user are written in a minute, each with what was asked for."""
+"""How many different refusals of one user are written in a minute, each with what was asked for."""
 USERS = 200
-"""So many are told apart in a minute."""
+"""How many users are told apart in a minute."""
 OTHERS = ""
 
 
@@ -62,7 +62,7 @@ def note_of(
 
 @dataclass
 class _Minute:
-    """What was refused to one user since its first refusal."""
+    """The refusals to one user in the minute since the first."""
 
     caller: Caller
     whose: str
@@ -80,7 +80,7 @@ class Audit:
         self._counting: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
-        """What is counted and not written yet is written now."""
+        """Write the refusals that are counted and not written yet."""
         for user in list(self._minutes):
             self._end(user)
         await asyncio.gather(*self._counting)
@@ -91,12 +91,12 @@ class Audit:
         return await self._db.read(lambda tx: tx.audit.page(user=user, name=name, limit=limit, cursor=cursor))
 
     async def done(self, caller: Caller, verb: Verb, kind: Kind) -> None:
-        """What is done outside the store."""
+        """Record something that was done outside the store."""
         await self._db.write(lambda tx: note(tx, caller, verb, kind))
 
     async def denied(self, caller: Caller, deed: Deed, detail: str | None = None) -> None:
-        """The same thing once a minute, and only so many of one user: one who knocks at every door must not fill the
-        disk. The rest is counted, and costs no write until the minute is over."""
+        """Record a refusal, the same once a minute and only so many of one user: one who knocks at every door must not
+        fill the disk. The rest is counted, and costs no write until the minute is over."""
         minute, what = self._minute(caller), (caller.user, deed, detail)
         if what in minute.seen:
             return
@@ -110,7 +110,8 @@ class Audit:
         )
 
     def _minute(self, caller: Caller) -> _Minute:
-        """Those of too many names at once share one: whoever can choose a name could choose a new one each time."""
+        """Return the minute of this user. Too many users at once share one: whoever can choose a name could choose a
+        new one each time."""
         user = caller.user if caller.user in self._minutes or len(self._minutes) < USERS else OTHERS
         found = self._minutes.get(user)
         if found is None:

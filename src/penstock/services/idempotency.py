@@ -42,11 +42,11 @@ class KeyedRequest:
             tx.submissions.put(self._user, self._key, self._digest, self._kind, object_id)
 
     def forget(self, tx: Store) -> None:
-        """What it was to make could not be made."""
+        """Forget the key: what it stands for could not be made."""
         if self._key is not None:
             tx.submissions.remove(self._user, self._key)
 
     def gone(self, object_id: str) -> Conflict:
-        """Made again it would be another thing than the one the key stands for."""
-        message = f"{self._kind} {object_id}, which this Idempotency-Key made, is not there any more."
+        """Refuse to make it again: that would be another thing than the one the key stands for."""
+        message = f"{self._kind} {object_id}, which this Idempotency-Key made, no longer exists."
         return Conflict(message, hint="Make a new key to make it again.")

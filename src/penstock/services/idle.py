@@ -15,6 +15,7 @@ from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
+from penstock.background import Tasks
 from penstock.domain.audit import AuditEntry
 from penstock.domain.model import now
 from penstock.domain.policy import Kind, Verb
@@ -34,17 +35,17 @@ from penstock.wire.measures import GpuMeasure
 
 log = logging.getLogger(__name__)
 OURSELVES = "(penstock)"
-"""In the audit: no user can be called so."""
+"""The user in the audit; no real one can be called so."""
 MISSED = 4
-"""Looks that did not come: what was between is not known."""
+"""After so many missed looks nothing is known of the time between."""
 
 
 class GpuSample(NamedTuple):
-    """What was seen of a workload's GPUs at one look."""
+    """The GPUs of a workload as they were seen at one look."""
 
     gpus: int
     utilizations: tuple[int, ...]
-    """Percent, of those that could be seen."""
+    """In percent, of the GPUs that could be seen."""
     memory_bytes: int
 
     @property
@@ -54,7 +55,7 @@ class GpuSample(NamedTuple):
 
 @dataclass
 class IdleClock:
-    """What is remembered of a workload from look to look."""
+    """What is remembered of a workload's GPUs from look to look."""
 
     at: float
     memory_bytes: int
@@ -63,14 +64,14 @@ class IdleClock:
 
 @dataclass(frozen=True)
 class IdleFinding:
-    """What follows from a look."""
+    """What a look says about a workload since the one before."""
 
     workload: Workload
     gpus: int
     seen_ms: int
     busy_ms: int
     idle_seconds: float | None
-    """None: it does something, or nobody knows."""
+    """None: its GPUs work, or nobody knows."""
     works: bool
 
 
@@ -85,15 +86,13 @@ class Idle:
         self._wakeup = wakeup
         self._every = parse_duration(settings.gpu_sample)
         self._clocks: dict[Run, IdleClock] = {}
-        self._loop: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     async def open(self) -> None:
-        self._loop = asyncio.create_task(self._watch())
+        self._tasks.start(self._watch())
 
     async def close(self) -> None:
-        if self._loop:
-            self._loop.cancel()
-            await asyncio.gather(self._loop, return_exceptions=True)
+        await self._tasks.close()
 
     async def _watch(self) -> None:
         while True:
@@ -135,7 +134,7 @@ class Idle:
         )
 
     def _write(self, seen: Sequence[IdleFinding], tx: Store) -> list[Workload]:
-        """Those of which there is something new to say."""
+        """Write what was found and return the workloads that changed."""
         changed = []
         for each in seen:
             tx.usage.saw(each.workload.id, each.seen_ms, each.busy_ms)
@@ -147,14 +146,15 @@ class Idle:
 
 
 def sample_of(gpus: Sequence[GpuMeasure | None]) -> GpuSample:
-    """None is one that cannot be seen."""
+    """Sum up the GPUs of a workload; None is one that cannot be seen."""
     there = [gpu for gpu in gpus if gpu]
     utilizations = tuple(gpu.utilization for gpu in there if gpu.utilization is not None)
     return GpuSample(len(gpus), utilizations, sum(gpu.memory_used_bytes or 0 for gpu in there))
 
 
 def following(before: IdleClock | None, sample: GpuSample, moment: float) -> IdleClock:
-    """Idle is: all seen, none computes, and none has more in its memory than before."""
+    """Advance the clock. GPUs are idle when all are seen, none computes, and none has more in its memory than
+    before."""
     grows = before is not None and sample.memory_bytes > before.memory_bytes
     if not sample.known or any(sample.utilizations) or grows:
         return IdleClock(moment, sample.memory_bytes, None)
@@ -163,7 +163,8 @@ def following(before: IdleClock | None, sample: GpuSample, moment: float) -> Idl
 
 
 def judged(tx: Store, workload: Workload, seen: IdleFinding, group: Group | None) -> Workload:
-    """Reports it, and stops it where its group says so; the workload itself where there is nothing to do."""
+    """Report an idle workload, and stop it where its group says so. Returns the same workload where there is nothing to
+    do."""
     reported = workload.reason is Reason.GPUS_IDLE
     if seen.works and reported:
         return tx.workloads.remark(workload, Reason.STARTED, "its GPUs work again", tell=False)
@@ -176,7 +177,7 @@ def judged(tx: Store, workload: Workload, seen: IdleFinding, group: Group | None
     said = _sentence(seen.gpus, int(seen.idle_seconds), timeout)
     if not stops:
         return tx.workloads.remark(workload, Reason.GPUS_IDLE, said, tell=True)
-    said = f"{said}; its group {workload.group} has such workloads stopped"
+    said = f"{said}; its group {workload.group} stops such workloads"
     reported_now = tx.workloads.remark(workload, Reason.GPUS_IDLE, said, tell=True)
     _note(tx, workload, said)
     return tx.workloads.move(reported_now, State.REQUESTED_CANCEL, Reason.GPUS_IDLE, said, wants=Wants.STOP)

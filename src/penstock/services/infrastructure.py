@@ -1,4 +1,4 @@
-"""Nodes and storages that admins register: Docker hosts, NFS exports and disks."""
+"""Keep the nodes and storages that admins register: Docker hosts, NFS exports and disks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.store.session import Store
 
 Place = Host | Storage
 LOCAL = "-local"
-"""What a node's own disk is called after the node's name."""
+"""The end of the name of a node's own disk, after the node's name."""
 STAYS = "delete it first, or take another name"
 MOVES = (
     "correct the address; or set maintenance: true, and change it when they have ended; if the host is gone for good: "
@@ -28,7 +28,7 @@ MOVES = (
 )
 GONE = "penstock delete node {} --force"
 NAMED = 10
-"""So many are named in one sentence."""
+"""How many are named in one sentence."""
 
 
 class PlaceConflict(NamedTuple):
@@ -42,11 +42,11 @@ class Infrastructure:
         self._db = db
         self._engine = engine
         self._touch = touch
-        """Says that a workload is to be looked at."""
+        """Has the reconciler look at a workload."""
         self._hosts: dict[str, Host] = {}
         self._storages: dict[str, Storage] = {}
         self._here: list[str] = []
-        """This machine, where the engine is on it."""
+        """The node that is this machine, where the engine is on it."""
 
     async def open(self) -> None:
         hosts, storages = await self._db.read(
@@ -66,22 +66,22 @@ class Infrastructure:
         return [self._hosts[name] for name in sorted(self._hosts)]
 
     def storages(self, caller: Caller) -> list[Storage]:
-        """Those the caller may see; each node's own disk is one without being written down."""
+        """Return the storages the caller may see; each node's own disk is one without being registered."""
         return [each for each in self._all() if caller.reaches(Verb.get, Kind.Storage, each.group)]
 
     def registered(self, caller: Caller) -> list[Host]:
-        """The nodes the caller may see that a document brought here."""
+        """Return the registered nodes that the caller may see."""
         return [host for host in self.hosts if caller.reaches(Verb.get, Kind.Node, host.group)]
 
     def storage(self, caller: Caller, name: str) -> Storage:
-        """One the caller may keep volumes on."""
+        """Return a storage on which the caller may keep volumes."""
         found = next((each for each in self._all() if each.name == name), None)
         if found is None or not caller.rights.may(Verb.use, Kind.Storage, found.group):
             raise NotFound(f"Storage {shorten(name)} not found", hint="penstock get storage shows those you may use")
         return found
 
     def here(self) -> Storage | None:
-        """This machine's own disk, where the engine is on it."""
+        """Return this machine's own disk, where the engine is on this machine."""
         return next((each for each in self._all() for node in self._here if each.name == f"{node}{LOCAL}"), None)
 
     def _all(self) -> Iterable[Storage]:
@@ -94,16 +94,17 @@ class Infrastructure:
         return [known[name] for name in sorted(known)]
 
     def known(self, kind: Kind, name: str) -> Place | None:
-        """As it is written down; a node's own disk is known without that."""
+        """Return a node or storage as it is registered; a node's own disk is known without that."""
         if kind is Kind.Storage:
             return next((each for each in self._all() if each.name == name), None)
         return self._hosts.get(name)
 
     def conflict(self, place: Place, coming: Iterable[Host] = ()) -> PlaceConflict | None:
-        """With one that is there or `coming` with it: a place stays in its group, and no two are the same."""
+        """Return what is in the way of this place among those that are there or `coming` with it: a place stays in its
+        group, and no two are the same."""
         known = self.known(kind_of(place), place.name)
         if known and known.group != place.group:
-            return PlaceConflict("group", f"{kind_of(place)} {place.name} is there already, in another group.", STAYS)
+            return PlaceConflict("group", f"{kind_of(place)} {place.name} already exists in another group.", STAYS)
         if isinstance(place, Storage):
             return _not_its_disk(place, {*self._hosts, *self._here})
         addresses = {host.name: host.address for host in (*self._hosts.values(), *coming)}
@@ -116,7 +117,8 @@ class Infrastructure:
     # changing
 
     async def put(self, caller: Caller, place: Place, coming: Iterable[Host] = ()) -> str:
-        """`created`, `configured` or `not changed`. A name is taken once, whatever the group."""
+        """Register a place and return `created`, `configured` or `not changed`. A name is taken once, whatever the
+        group."""
         kind = kind_of(place)
         known = self.known(kind, place.name)
         verb = Verb.update if known else Verb.create
@@ -138,11 +140,11 @@ class Infrastructure:
         return "configured" if known else "created"
 
     async def refuse_other_engine(self, place: Place) -> None:
-        """Raises what `put` would of a node that gets another address."""
+        """Refuse a new address of a node where `put` would refuse it."""
         await self._found_again(self.known(kind_of(place), place.name), place)
 
     async def _found_again(self, known: Place | None, host: Place) -> set[str] | None:
-        """Of a node that gets another address: what runs on it, once it is seen to be there as well. Another engine
+        """Return what runs on a node that gets another address, once it is seen to be there as well. Another engine
         would show nothing of it, and what is not shown is taken for gone."""
         if not isinstance(known, Host) or not isinstance(host, Host) or known.address == host.address:
             return None
@@ -165,8 +167,8 @@ class Infrastructure:
         return set(by_id)
 
     async def remove(self, caller: Caller, kind: Kind, name: str, *, force: bool = False) -> list[Workload]:
-        """What nothing uses; with `force` also a node that does not answer. Returns what ran there alone: nobody will
-        ever know what became of it."""
+        """Remove a place that nothing uses; with `force` also a node that does not answer. Returns what ran there
+        alone: nobody will ever know what became of it."""
         known = self._known(kind).get(name)
         if known is None or not caller.reaches(Verb.get, kind, known.group):
             raise NotFound(f"{kind} {shorten(name)} not found")
@@ -190,7 +192,7 @@ class Infrastructure:
         return [workload for workload in lost if set(workload.hosts) == {name}]
 
     async def _refuse_home(self, node: str, *, answers: bool) -> None:
-        """Volumes are on the disk of one node, and go with it."""
+        """Refuse to remove a node that has volumes on its disk: they go with it."""
         volumes = await self._db.read(_all_volumes)
         on_it = [each.name for each in volumes if each.made and await self._may_be_on(each, node, answers=answers)]
         if not on_it:
@@ -214,7 +216,7 @@ class Infrastructure:
 
 @lru_cache(maxsize=4096)
 def _read_host(text: str) -> Host:
-    """All are read again whenever one changes; most are as they were."""
+    """Parse a host. All are read again whenever one changes, and most are as they were."""
     return Host.model_validate_json(text)
 
 
@@ -223,7 +225,7 @@ def kind_of(place: Place) -> Kind:
 
 
 def _not_its_disk(storage: Storage, nodes: Collection[str]) -> PlaceConflict | None:
-    """What a node's own disk is called is nothing else: volumes are on it by that name."""
+    """Refuse a storage with the name of a node's own disk: volumes are on that disk by the name."""
     node = storage.name.removesuffix(LOCAL)
     if node == storage.name or node not in nodes or storage.node == node:
         return None
@@ -233,7 +235,7 @@ def _not_its_disk(storage: Storage, nodes: Collection[str]) -> PlaceConflict | N
 
 
 def _had(tx: Store, node: str, *, answers: bool, force: bool) -> list[Workload]:
-    """What runs there, as far as is known."""
+    """Return the workloads that run on a node, as far as is known."""
     running = _running_on(tx, node)
     if not running or (force and not answers):
         return running
@@ -248,7 +250,7 @@ def _had(tx: Store, node: str, *, answers: bool, force: bool) -> list[Workload]:
 
 
 def _running_on(tx: Store, node: str) -> list[Workload]:
-    """What has not ended and has a place there."""
+    """Return the workloads that have a place on a node and have not ended."""
     return [each for each in tx.workloads.active() if node in each.hosts]
 
 

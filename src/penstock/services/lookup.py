@@ -17,13 +17,13 @@ from penstock.store.session import Store
 
 Thing = TypeVar("Thing", Volume, Workload)
 WORDS = {Kind.Volume: "Volume", Kind.Workload: "Task"}
-"""What each is called where it is not found."""
+"""What each kind is called where it is not found."""
 LITERAL = re.compile(r"(.+)-([a-z][a-z2-7]{7})\Z")
 
 
 def volume(tx: Store, caller: Caller, ref: str, verb: Verb = Verb.get, *, to_mount: bool = False) -> Volume:
-    """By name or id in the caller's groups, then by the literal object name; admins may use any id, and any name but
-    `to_mount`: a job that names no group means none but its own."""
+    """Find a volume by name or id in the caller's groups, then by the literal object name; admins may use any id, and
+    any name but `to_mount`: a job that names no group means none but its own."""
 
     def find(group: str | None) -> list[Volume]:
         return tx.volumes.find(ref, group) or _literal(tx, group, ref)
@@ -33,12 +33,13 @@ def volume(tx: Store, caller: Caller, ref: str, verb: Verb = Verb.get, *, to_mou
 
 
 def workload(tx: Store, caller: Caller, ref: str, verb: Verb = Verb.get) -> Workload:
-    """By id, or by name: the one that is alive, else the newest."""
+    """Find a workload by id, or by name: the one that is alive, else the newest."""
     return workloads(tx, caller, ref, verb)[0]
 
 
 def workloads(tx: Store, caller: Caller, ref: str, verb: Verb = Verb.get) -> list[Workload]:
-    """By id, or by name: the one that is alive, else all that ended in the one group that has them, newest first."""
+    """Find workloads by id, or by name: the one that is alive, else all that ended in the one group that has them,
+    newest first."""
     found = _reached(caller, ref, verb, Kind.Workload, lambda group: tx.workloads.find(ref, group))
     alive = [each for each in found if not each.ended]
     meant = [each for each in found if each.id == ref] or alive or found
@@ -56,7 +57,8 @@ def _reached(
     *,
     names: bool = True,
 ) -> list[Thing]:
-    """In the groups where the caller may do this, their own first; one who may see it and not do it is told so."""
+    """Find things in the groups where the caller may do this, their own first; one who may see it and not do it is told
+    so."""
     found = [each for group in caller.where(verb, kind) for each in find(group)]
     if not found and caller.chosen is None and caller.everywhere(verb, kind) and (names or ID.match(ref)):
         found = [each for each in find(None) if names or each.id == ref]
@@ -71,7 +73,8 @@ def _reached(
 
 
 def _refuse_by_name(found: Sequence[Thing], ref: str, kind: Kind) -> None:
-    """A name of one's own that is gone by now must not become somebody else's data."""
+    """Refuse to delete by the name of a thing in a group that is not the caller's: a name of one's own that is gone by
+    now must not become somebody else's data."""
     if found and all(each.id != ref for each in found):
         group = found[0].group
         hint = f"There is one in group {group}: name that with -g {group}."
@@ -104,7 +107,7 @@ def _one(found: Sequence[Thing], ref: str, kind: Kind) -> Thing:
 
 
 def part_problem(workload: Workload, part: int | None) -> Problem | None:
-    """What is wrong with asking for this node or index."""
+    """Return what is wrong with asking for this node or index."""
     if part is None or 0 <= part < workload.spec.parts:
         return None
     if workload.spec.parts == 1 and not workload.spec.array:

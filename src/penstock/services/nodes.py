@@ -23,12 +23,12 @@ from penstock.wire.nodes import GpuPoolView, GpuRow, GpuView, HolderView, NodeVi
 NOT_OURS = "not of Penstock"
 ELSEWHERE = "another server on this machine"
 _VIEWS = TypeAdapter(tuple[GpuView, ...])
-"""Those of a node are made at once: there may be thousands."""
+"""The views of a node's GPUs are made at once: there may be thousands."""
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Of all nodes together."""
+    """What all nodes have together."""
 
     nodes: int
     ready: int
@@ -55,14 +55,15 @@ class Nodes:
         self._engine = engine
         self._queue = queue
         self._shown: dict[str, tuple[Node, tuple[int, int], NodeView]] = {}
-        """By name: the node, what was taken of it, and how it was shown."""
+        """The node, what was taken of it and how it was shown, by name."""
 
     async def all(self) -> list[Node]:
-        """As the engine has them: a cluster may have thousands, so only what is shown is made into views."""
+        """Return the engine's nodes: a cluster may have thousands, so only what is shown is made into views."""
         return await self._engine.nodes()
 
     async def seen_by(self, caller: Caller) -> list[Node]:
-        """Everyone's, and those of the groups this request is about: another group's reads as if it were not there."""
+        """Return everyone's nodes and those of the groups this request is about: another group's reads as if it were
+        not there."""
         nodes = await self.all()
         return [node for node in nodes if not node.group or caller.reaches(Verb.get, Kind.Node, node.group)]
 
@@ -71,7 +72,7 @@ class Nodes:
         return [self._known_or_made(caller, node, holders) for node in nodes]
 
     async def products(self, caller: Caller) -> list[Product]:
-        """What GPUs there are, by node."""
+        """Return the GPU products of each node."""
         return [
             Product(f"{node.name}/{product}", node, product)
             for node in await self.seen_by(caller)
@@ -83,7 +84,7 @@ class Nodes:
         return [_row(caller, each, holders) for each in products]
 
     async def measured(self, caller: Caller, nodes: Sequence[NodeMeasure]) -> list[NodeMeasure]:
-        """What nodes do, as far as this caller may see with what."""
+        """Return what nodes do, with the workloads that this caller may see."""
         holders = await self._holders()
         return [node.model_copy(update={"gpus": _measured(caller, node, holders)}) for node in nodes]
 
@@ -112,7 +113,8 @@ class Nodes:
         return {uuid: workload for uuid, id_ in held.items() if (workload := found[id_])}
 
     def _known_or_made(self, caller: Caller, node: Node, holders: Mapping[str, Workload]) -> NodeView:
-        """A node whose GPUs nobody has looks the same to everyone, until it changes: there may be thousands."""
+        """Return the view of a node. One whose GPUs nobody has looks the same to everyone, until it changes: there may
+        be thousands."""
         if node.gpu_pools or any(gpu.uuid in holders or gpu.processes for gpu in node.gpus):
             return self._view(caller, node, holders)
         before, taken = self._shown.get(node.name), self._taken(node)
@@ -147,14 +149,14 @@ class Nodes:
         )
 
     def _free(self, node: Node) -> tuple[int, int]:
-        """Of a node that takes no work nothing is."""
+        """Return the free CPUs and bytes of memory; a node that takes no work has none."""
         if node.message:
             return 0, 0
         cpus_taken, memory_taken = self._taken(node)
         return node.cpus_milli - cpus_taken, node.memory_bytes - memory_taken
 
     def _taken(self, node: Node) -> tuple[int, int]:
-        """What runs keeps what it has, whether or not more may come."""
+        """Return the CPUs and bytes of memory that are taken, whether or not more may come."""
         if free := self._queue.free(node):
             return node.cpus_milli - free.cpus_milli, node.memory_bytes - free.memory_bytes
         return node.cpus_taken_milli or 0, node.memory_taken_bytes or 0
@@ -185,19 +187,19 @@ def _measured(caller: Caller, node: NodeMeasure, holders: Mapping[str, Workload]
 
 
 def _processes(caller: Caller, processes: tuple[GpuProcess, ...], holder: Workload | None) -> tuple[GpuProcess, ...]:
-    """What others run on a GPU that is theirs, everyone may count; what it is called is not for everyone."""
+    """Return the processes on a GPU. Everyone may count what others run on theirs; their names are not for everyone."""
     if holder is None or _may_see(caller, holder.user):
         return processes
     return tuple(process.model_copy(update={"name": ""}) for process in processes)
 
 
 def _is_used(gpu: Gpu, holders: Mapping[str, Workload]) -> bool:
-    """By programs that no server of ours started."""
+    """Do programs use it that no server of ours started?"""
     return bool(gpu.processes or gpu.outside) and not gpu.taken_elsewhere and gpu.uuid not in holders
 
 
 def _pools(node: Node, holders: Mapping[str, Workload]) -> list[GpuPool]:
-    """By product, of GPUs that are handed out one by one."""
+    """Return the GPUs of a node by product, where they are handed out one by one."""
     return [_counted(node, product, holders) for product in sorted({gpu.product for gpu in node.gpus})]
 
 
@@ -220,7 +222,7 @@ def _counted(node: Node, product: str, holders: Mapping[str, Workload]) -> GpuPo
 
 
 def _row(caller: Caller, each: Product, holders: Mapping[str, Workload]) -> GpuRow:
-    """One that the cluster counts, or one that is counted here."""
+    """Return the row of a product, as the cluster counts it or as it is counted here."""
     node = each.node
     known = next((pool for pool in node.gpu_pools if pool.product == each.product), None)
     pool = _pool(caller, node, known or _counted(node, each.product, holders))
@@ -234,7 +236,7 @@ def _pool(caller: Caller, node: Node, pool: GpuPool) -> GpuPoolView:
 
 
 def _holder(caller: Caller, holder: Holder) -> HolderView:
-    """Everyone may know who; with what, only they themselves and admins."""
+    """Show who has GPUs to everyone; with which workload, only to themselves and admins."""
     if _may_see(caller, holder.user) or holder.what == ELSEWHERE:
         return HolderView(user=holder.user, what=holder.what, workload=holder.workload, count=holder.count)
     return HolderView(user=holder.user, what=holder.user or NOT_OURS, count=holder.count)

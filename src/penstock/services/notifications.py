@@ -77,7 +77,7 @@ class Notifications:
         self._db = db
         self._settings = settings
         self._tasks = Tasks()
-        """One looks for recipients, and one for each of them sends what they are to be told."""
+        """One task looks for recipients, and one for each of them sends what they are to be told."""
         self._hosts: defaultdict[str, WebhookHost] = defaultdict(WebhookHost)
 
     async def open(self) -> None:

@@ -1,4 +1,4 @@
-"""Who used how much of the machines, for those who may see the workloads."""
+"""Report who used how much of the machines, to those who may see the workloads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOUR = 3_600_000
 """In milliseconds."""
 CPU_HOUR = 1000 * HOUR
 DIGITS = 4
-"""Of an hour, so that a second is not nothing."""
+"""Digits of an hour that are shown, so that a second is not nothing."""
 
 
 class By(StrEnum):
@@ -30,7 +30,7 @@ class Usage:
         self._db = db
 
     async def report(self, caller: Caller, since: datetime, by: By | None = None) -> UsageReport:
-        """Of the caller's groups; of all for who may see all. `by` None tells users in each group apart."""
+        """Report on the caller's groups, or on all for who may see all. `by` None tells users in each group apart."""
         groups = _groups(caller)
         until = now()
         taken = await self._db.read(lambda tx: tx.usage.taken(since, until, groups))
@@ -46,7 +46,7 @@ def _groups(caller: Caller) -> Sequence[str] | None:
 
 
 def _merged(taken: Iterable[UsageTotals], by: By | None) -> Iterable[UsageTotals]:
-    """A workload has one user and one group, so their numbers add up."""
+    """Add up what belongs to the same user or group: a workload has one of each."""
     found: dict[tuple[str, str], UsageTotals] = {}
     for each in taken:
         key = ("" if by is By.user else each.group, "" if by is By.group else each.user)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 PATIENCE = 10.0
-"""Seconds after which a waiter looks by itself: a second server on the same database rings no wakeup here."""
+"""Seconds after which a waiter looks by itself: a second server on the same database wakes nobody here."""
 
 
 class Listener:
@@ -18,7 +18,7 @@ class Listener:
         self._event.set()
 
     def clear(self) -> None:
-        """Before looking, so that what happens while looking is not missed."""
+        """Forget the wake-ups so far. To be called before looking, so that what happens meanwhile is not missed."""
         self._event.clear()
 
     async def wait(self, seconds: float = PATIENCE) -> None:

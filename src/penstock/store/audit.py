@@ -1,4 +1,4 @@
-"""The audit: entries are added and read, never changed."""
+"""Keep the audit: entries are added and read, never changed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AuditTable:
     def page(
         self, *, user: str | None = None, name: str | None = None, limit: int = 100, cursor: str | None = None
     ) -> tuple[list[AuditEntry], str | None]:
-        """Newest first, and where the next page begins."""
+        """Return the newest entries first, and where the next page begins."""
         values: dict[str, Any] = {"start": read_cursor(cursor), "count": limit + 1}
         values |= {} if user is None else {"user": storable(user)}
         values |= {} if name is None else {"the_name": storable(name)}

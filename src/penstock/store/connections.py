@@ -91,7 +91,7 @@ def make_engine(url: URL, *, writes: bool, lock: bool = True) -> Engine:
 
 
 def prepare_file(url: URL) -> None:
-    """A place for SQLite's file, readable by the server alone; nothing to do for PostgreSQL."""
+    """Make a place for SQLite's file, readable by the server alone; nothing to do for PostgreSQL."""
     if url.get_backend_name() != "sqlite":
         return
     path = Path(url.database or "").absolute()
@@ -115,7 +115,8 @@ NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "coda", "fuse", "gfs2", "glusterfs", "gpfs"}
     | {"lustre", "ocfs2", "beegfs", "orangefs", "pvfs2", "virtiofs", "davfs", "wekafs"}
 )
-"""As /proc names them. FUSE too, whatever is behind it (`fuse.sshfs`), except what is known to be a local disk."""
+"""File systems of the network, as /proc names them. FUSE too, whatever is behind it (`fuse.sshfs`), except what is
+known to be a local disk."""
 
 LOCAL_FUSE = frozenset({"fuseblk", "fuse.fuse-overlayfs"})
 
@@ -123,7 +124,7 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 def refuse_network(directory: Path) -> None:
-    """Raises StartRefused where the directory is on a network file system. Other systems than Linux are trusted."""
+    """Raise StartRefused where the directory is on a network file system. Other systems than Linux are trusted."""
     try:
         mounts = _MOUNTS.read_text(errors="surrogateescape")
     except OSError:
@@ -183,7 +184,7 @@ _POSTGRESQL = {
     "58": "reports an error of its disk",
     "XX": "is damaged",
 }
-"""By how their SQLSTATE begins."""
+"""Words for PostgreSQL's errors, by how their SQLSTATE begins."""
 
 _POSTGRESQL_FULL = "53100"
 

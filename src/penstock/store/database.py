@@ -54,12 +54,12 @@ class Database:
 
     @classmethod
     async def open(cls, url: str, *, lock: bool = True) -> Self:
-        """Raises StartRefused where this database cannot or must not be used. Without `lock` the caller has it already
-        (lead.py)."""
+        """Open the database; raises StartRefused where it cannot or must not be used. Without `lock` the caller has it
+        already (leader.py)."""
         return cls(*await asyncio.to_thread(_sessions, parse_url(url), lock))
 
     async def close(self) -> None:
-        """After what is queued is done."""
+        """Close it after what is queued is done."""
         if self._closed:
             return
         self._closed = True
@@ -84,11 +84,11 @@ class Database:
         return await self._call(self._reads, function)
 
     async def write(self, function: Callable[[Store], T]) -> T:
-        """Runs it and answers when it is on the disk. If it raises, nothing it wrote is kept."""
+        """Run a function and return its value when it is on the disk. If it raises, nothing it wrote is kept."""
         return await self._call(self._writes, function)
 
     async def changed(self, seen: int, timeout: float) -> int:
-        """The version as soon as it is not `seen`, or as it is after `timeout` seconds."""
+        """Return the version as soon as it is not `seen`, or as it is after `timeout` seconds."""
         if self.version == seen and not self._closed and not self._nobody_waits:
             waiter = self._loop.create_future()
             timer = self._loop.call_later(timeout, _settle, waiter, WriteResult())
@@ -145,7 +145,7 @@ def _settle(future: asyncio.Future[Any], outcome: WriteResult) -> None:
 
 
 def _sessions(url: URL, lock: bool) -> tuple[list[DatabaseSession], DiskReserve | None]:
-    """The writer's and the readers', after the schema was made ready."""
+    """Open the writer's and the readers' sessions, after the schema was made ready."""
     prepare_file(url)
     sessions: list[DatabaseSession] = []
     reserve = DiskReserve(url.database or "") if url.get_backend_name() == "sqlite" else None
@@ -225,7 +225,7 @@ def _write(session: DatabaseSession, queue: Queue, report: Report) -> None:
 
 
 def _gather(queue: Queue) -> tuple[list[Call], bool]:
-    """Waits for one call, takes what else is there, and says whether more may come."""
+    """Wait for one call, take what else is there, and say whether more may come."""
     calls: list[Call] = []
     call = queue.get()
     while call is not None:

@@ -1,4 +1,4 @@
-"""Users, groups, nodes and storages that admins register, by kind, group and name."""
+"""Store the users, groups, nodes and storages that admins register, by kind, group and name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DocumentTable:
         self._tx = tx
 
     def put(self, kind: Kind, group: str, name: str, doc: str) -> None:
-        """In the place of the one that has this name."""
+        """Store it in the place of the one that has this name."""
         moment = to_ms(now())
         if not self._tx.write(_UPDATE, _named(kind, group, name) | {"new_doc": doc, "time": moment}):
             row = {"kind": kind.value, "group_name": group, "name": name, "doc": doc}
@@ -35,11 +35,11 @@ class DocumentTable:
         return row[0] if row else None
 
     def all(self, kind: Kind) -> list[str]:
-        """By group and name."""
+        """Return all of a kind, by group and name."""
         return [row[0] for row in self._tx.rows(_ALL, {"the_kind": kind.value})]
 
     def names(self, kind: Kind, group: str) -> list[str]:
-        """Of what belongs to one group."""
+        """Return the names of what belongs to one group."""
         return [row[0] for row in self._tx.rows(_NAMES, {"the_kind": kind.value, "the_group": group})]
 
     def remove(self, kind: Kind, group: str, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What was made under which idempotency key."""
+"""Store what was made under which idempotency key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SubmissionTable:
         self._tx = tx
 
     def get(self, user: str, key: str) -> tuple[str, str, str] | None:
-        """Digest of the request, kind and id of what it made."""
+        """Return the digest of the request, and the kind and id of what it made."""
         row = self._tx.first(_GET, {"user": user, "the_key": _digest(key)})
         return (row[0], row[1], row[2]) if row else None
 
@@ -35,7 +35,7 @@ class SubmissionTable:
         self._tx.write(_REMOVE, {"user": user, "the_key": _digest(key)})
 
     def remove_of(self, user: str) -> None:
-        """All of this user's."""
+        """Remove all of this user's keys."""
         self._tx.write(_REMOVE_ALL, {"user": user})
 
     def prune(self, before: datetime) -> int:
@@ -43,5 +43,5 @@ class SubmissionTable:
 
 
 def _digest(key: str) -> str:
-    """A key may be any text of any length; an index takes neither."""
+    """Hash a key: it may be any text of any length, and an index takes neither."""
     return sha256(key.encode(errors="surrogatepass")).hexdigest()

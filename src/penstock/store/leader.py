@@ -33,14 +33,14 @@ _SEEN_SOON_HERE = {
 
 
 class Leader:
-    """Use `await Lead.take(url)`."""
+    """The server that holds the lock. Use `await Leader.take(url)`."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     @classmethod
     async def take(cls, address: str) -> Leader:
-        """Waits as long as another server has it."""
+        """Take the lock, and wait as long as another server has it."""
         url = parse_url(address)
         if url.get_backend_name() != "postgresql":
             raise StartRefused(
@@ -59,7 +59,8 @@ class Leader:
 
     @classmethod
     async def _try(cls, url: URL, first: bool) -> Any:
-        """A connection that holds the lock; None if another does, or if the database does not answer just now."""
+        """Return a connection that holds the lock; None if another server does, or if the database does not answer just
+        now."""
         try:
             return await asyncio.to_thread(_locked, url)
         except Exception as error:
@@ -72,7 +73,7 @@ class Leader:
             return None
 
     def watch(self, lost: Callable[[], None]) -> None:
-        """Calls it as soon as the lock is gone."""
+        """Call `lost` as soon as the lock is gone."""
         asyncio.get_running_loop().add_reader(self._connection.fileno(), self._look, lost)
 
     def _look(self, lost: Callable[[], None]) -> None:

@@ -21,7 +21,7 @@ from penstock.store.transaction import Transaction, to_ms, value
 
 TAKE, GIVE = "take", "give"
 CPU = "cpu "
-"""Before the number of one; a GPU is known by its uuid."""
+"""What stands before the number of a CPU; a GPU is known by its uuid."""
 Device = tuple[str, str]
 """Node and device. Where there is only one node it has no name."""
 
@@ -35,7 +35,7 @@ _REMOVE = delete(k).where(k.c.workload_id == value("ref"))
 
 
 def is_locking(workload: Workload) -> bool:
-    """Has it something that nobody else may have meanwhile?"""
+    """Has the workload something that nobody else may have meanwhile?"""
     return any(workload.gpus) or any(workload.cpusets)
 
 

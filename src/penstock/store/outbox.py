@@ -1,13 +1,15 @@
-"""Notifications to be sent, written with the state they are about and removed once delivered."""
+"""Store notifications to be sent, written with the state they are about and removed once delivered."""
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import NamedTuple
 
 from sqlalchemy import delete, func, insert, select, update
 
-from penstock.domain.model import now
+from penstock.domain.model import iso, now
+from penstock.domain.workloads import Workload
 from penstock.store.tables import outbox as o
 from penstock.store.transaction import Transaction, from_ms, storable, to_ms, value
 
@@ -41,19 +43,20 @@ class Outbox:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
-    def add(self, workload_id: str, to: str, doc: str) -> None:
-        """Behind all that the same recipient is still to be told."""
+    def add(self, to: str, workload: Workload, message: str | None) -> None:
+        """Tell a recipient the state of a workload, after all that they are still to be told."""
         moment = to_ms(now())
         [(last,)] = self._tx.rows(_LAST, {"recipient": storable(to)})
-        row = {"workload_id": workload_id, "to": storable(to), "doc": storable(doc), "tries": 0}
+        doc = storable(told(workload, message))
+        row = {"workload_id": workload.id, "to": storable(to), "doc": doc, "tries": 0}
         self._tx.write(_ADD, row | {"created_at": moment, "due_at": max(moment, last or 0)})
 
     def recipients(self) -> list[str]:
-        """Whoever is to be told something, now or later; who waits longest first."""
+        """Return whoever is to be told something, now or later; who waits longest first."""
         return [to for (to,) in self._tx.rows(_RECIPIENTS)]
 
     def first(self, to: str) -> Notification | None:
-        """What they are told next."""
+        """Return what a recipient is told next."""
         for seq, recipient, doc, tries, created, due in self._tx.rows(_FIRST, {"recipient": to}):
             return Notification(seq, recipient, doc, tries, from_ms(created), from_ms(due))
         return None
@@ -64,3 +67,20 @@ class Outbox:
 
     def done(self, seq: int) -> None:
         self._tx.write(_DONE, {"number": seq})
+
+
+def told(workload: Workload, message: str | None) -> str:
+    """Return what a webhook is told of a state."""
+    said = {
+        "id": workload.id,
+        "name": workload.name,
+        "group": workload.group,
+        "user": workload.user,
+        "state": workload.state.value,
+        "status": workload.status,
+        "reason": workload.reason.value,
+        "message": workload.spec.without_secrets(message),
+        "exit_code": workload.exit_code,
+        "at": iso(workload.updated_at),
+    }
+    return json.dumps(said)

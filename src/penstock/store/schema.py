@@ -1,4 +1,4 @@
-"""The version of a database's schema, and its upgrade to ours."""
+"""Make a database's schema, or upgrade it to ours."""
 
 from __future__ import annotations
 

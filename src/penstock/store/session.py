@@ -1,4 +1,4 @@
-"""Blocking transactions on a thread's own connection."""
+"""Run blocking transactions on a thread's own connection."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class DatabaseSession:
         self._store = Store(self._cursor, self._engine.dialect)
 
     def read(self, function: Callable[[Store], T]) -> T:
-        """Runs it on one snapshot of the whole database."""
+        """Run a function on one snapshot of the whole database."""
         try:
             self._begin(BEGIN_READING)
             value = function(self._store)
@@ -89,7 +89,7 @@ class DatabaseSession:
         return outcomes, wrote
 
     def _write_alone(self, function: Callable[[Store], Any], reserve: DiskReserve) -> tuple[WriteResult, bool]:
-        """Once more where the log had no room left."""
+        """Run it alone, and once more where the log had no room left."""
         failure, [outcome], wrote = self._write_together([function])
         if isinstance(failure, StorageFull):
             reserve.empty_log(self._cursor, wait=True)
@@ -111,7 +111,7 @@ class DatabaseSession:
             return failure, [WriteResult(error=failure)] * len(functions), False
 
     def keep_reserve(self) -> None:
-        """Between two transactions."""
+        """Fill the reserve between two transactions."""
         if self._reserve:
             self._reserve.fill(self._cursor)
 
@@ -123,7 +123,8 @@ class DatabaseSession:
         self._connection.close()
 
     def _begin(self, statements: dict[str, str]) -> None:
-        """Once more on a new connection when the old one turns out to be dead: nothing has been done on it yet."""
+        """Begin a transaction, once more on a new connection when the old one turns out to be dead: nothing has been
+        done on it yet."""
         statement = statements[self._engine.dialect.name]
         try:
             self._cursor.execute(statement)
@@ -148,7 +149,7 @@ class DatabaseSession:
             return WriteResult(error=error)
 
     def _rollback(self) -> None:
-        """A connection on which even that fails is of no use; the next transaction makes a new one."""
+        """Roll back. A connection on which even that fails is of no use; the next transaction makes a new one."""
         try:
             self._connection.rollback()
         except Exception:

@@ -101,7 +101,7 @@ workloads = Table(
     Column("expires_at", BigInteger),
     sqlite_autoincrement=True,
 )
-# One per way a list can be narrowed; each ends in seq, so that a page is read off its end. See listing.py.
+# One per way a list can be narrowed; each ends in seq, so that a page is read off its end. See workloads.py.
 Index("workloads_group", workloads.c.group_name, workloads.c.seq)
 Index("workloads_group_state", workloads.c.group_name, workloads.c.state, workloads.c.seq)
 Index("workloads_group_name", workloads.c.group_name, workloads.c.name, workloads.c.state, workloads.c.seq)

@@ -1,4 +1,4 @@
-"""Tokens, of which only the hash is stored."""
+"""Store tokens, of which only the hash is kept."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ class TokenTable:
         return _token(row) if row else None
 
     def any(self) -> bool:
-        """Has anybody one, expired or not?"""
+        """Has anybody a token, expired or not?"""
         return self._tx.first(_ANY, {}) is not None
 
     def page(
         self, user: str, *, description: str | None = None, limit: int = 100, cursor: str | None = None
     ) -> tuple[list[Token], str | None]:
-        """The user's own, newest first, and where the next page begins."""
+        """Return the user's own, newest first, and where the next page begins."""
         values = {"user": user, "start": read_cursor(cursor), "count": limit + 1}
         if description is None:
             rows = self._tx.rows(_PAGE, values)
@@ -93,7 +93,7 @@ class TokenTable:
         return [_token(row) for row in rows[:limit]], following
 
     def remove(self, id: str, user: str | None) -> bool:
-        """Was there one to remove, of this user's or (None) of anyone's?"""
+        """Remove a token of this user's or (None) of anyone's, and return whether there was one."""
         if not could_be_stored(id):
             return False
         if user is None:
@@ -101,7 +101,7 @@ class TokenTable:
         return self._tx.write(_REMOVE_OF, {"ref": id, "user": user}) > 0
 
     def get(self, id: str, user: str | None) -> Token | None:
-        """This user's or (None) anyone's."""
+        """Return a token of this user's or (None) of anyone's."""
         row = self._tx.first(_BY_ID, {"ref": id}) if could_be_stored(id) else None
         token = _token(row) if row else None
         return token if token and user in (None, token.user) else None
@@ -110,11 +110,11 @@ class TokenTable:
         self._tx.write(_END, {"ref": id, "end": to_ms(time)})
 
     def remove_of(self, user: str) -> None:
-        """All of this user's."""
+        """Remove all of this user's tokens."""
         self._tx.write(_REMOVE_ALL, {"user": user})
 
     def remove_of_others(self, user: str) -> None:
-        """All but this user's."""
+        """Remove all but this user's tokens."""
         self._tx.write(_REMOVE_OTHERS, {"user": user})
 
     def touch(self, id: str, time: datetime) -> None:

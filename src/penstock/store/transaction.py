@@ -1,8 +1,8 @@
-"""What repositories run statements in: value conversion and list cursors.
+"""Run statements, and convert values and cursors of lists.
 
 SQLAlchemy writes the SQL, once for each statement; from then on the driver's own cursor runs it. Executing through
-SQLAlchemy each time costs five times as much, and on one interpreter that is what bounds how many can submit.
-So statements are made at import (or behind a cache), take named values, and give plain tuples.
+SQLAlchemy each time costs five times as much, and on one interpreter that is what bounds how many can submit. So
+statements are made at import (or behind a cache), take named values, and give plain tuples.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Values = dict[str, Any]
 
 
 class Transaction:
-    """One transaction after another on one connection."""
+    """One transaction after another, on one connection."""
 
     def __init__(self, cursor: Any, dialect: Dialect) -> None:
         self._cursor = cursor
@@ -44,13 +44,13 @@ class Transaction:
         return found[0] if found else None
 
     def write(self, statement: ClauseElement, values: Values) -> int:
-        """Runs it and says how many rows it touched."""
+        """Run a statement and return how many rows it touched."""
         sql, fixed = _compiled(statement, self.dialect, tuple(values))
         self._cursor.execute(sql, fixed | values)
         return self._touched()
 
     def write_each(self, statement: ClauseElement, several: Sequence[Values]) -> int:
-        """Runs it with each of several values."""
+        """Run a statement with each of several values."""
         if not several:
             return 0
         sql, fixed = _compiled(statement, self.dialect, tuple(several[0]))
@@ -65,7 +65,7 @@ class Transaction:
 
 @lru_cache(maxsize=512)
 def _compiled(statement: ClauseElement, dialect: Dialect, columns: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
-    """Its SQL, and the values that were written into the statement itself."""
+    """Return the SQL of a statement, and the values that were written into the statement itself."""
     compiled = statement.compile(
         dialect=dialect, column_keys=columns or None, compile_kwargs={"render_postcompile": True}
     )
@@ -73,12 +73,13 @@ def _compiled(statement: ClauseElement, dialect: Dialect, columns: tuple[str, ..
 
 
 def value(name: str) -> BindParameter[Any]:
-    """A place in a statement for a value that is given when it is run; the driver complains where it is missing."""
+    """Return a place in a statement for a value that is given when it is run; the driver complains where it is
+    missing."""
     return bindparam(name, required=False)
 
 
 def group_names(count: int) -> list[str]:
-    """What the values are called that narrow a statement to so many groups."""
+    """Return the names of the values that narrow a statement to so many groups."""
     return [f"group_{number}" for number in range(count)]
 
 
@@ -95,12 +96,12 @@ def from_ms(milliseconds: int) -> datetime:
 
 
 def could_be_stored(ref: str) -> bool:
-    """Could this be an id or name at all? PostgreSQL refuses even to look for NUL or half a surrogate pair."""
+    """Could this be an id or a name at all? PostgreSQL refuses even to look for NUL or half a surrogate pair."""
     return len(ref) <= NAME_LIMIT and NAME.match(ref) is not None
 
 
 def storable(text: str) -> str:
-    """Text as both databases take it: no NUL, no half of a surrogate pair."""
+    """Return the text as both databases take it: no NUL, no half of a surrogate pair."""
     return text.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
@@ -112,7 +113,7 @@ def write_cursor(seq: int) -> str:
 
 
 def read_cursor(cursor: str | None) -> int:
-    """The row a page begins at; without a cursor, the newest there is."""
+    """Return the row a page begins at; without a cursor, the newest there is."""
     if cursor is None:
         return NEWEST
     try:

@@ -1,7 +1,7 @@
-"""Usage: a row for each stretch of time in which a workload held resources.
+"""Store usage: a row for each stretch of time in which a workload held resources.
 
-Written with the moves that begin and end it, and kept when everything else about the workload is gone. What still runs
-counts up to now.
+Rows are written with the moves that begin and end it, and kept when everything else about the workload is gone. What
+still runs counts up to now.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ UNCOUNTED = 0.0
 
 
 class UsageTotals(NamedTuple):
-    """By one user in one group. Times are milliseconds, of GPUs and of thousandths of CPUs."""
+    """The usage of one user in one group. Times are milliseconds, of GPUs and of thousandths of CPUs."""
 
     group: str
     user: str
@@ -93,7 +93,8 @@ class UsageTable:
     # what moves write
 
     def follow(self, before: Workload | None, after: Workload) -> None:
-        """The workload got, changed or lost its places by this move. A shell on a volume is no workload to anyone."""
+        """Record that the workload got, changed or lost its places by this move. A shell on a volume is no workload to
+        anyone."""
         if after.session:
             return
         had, has = before is not None and before.placed, after.placed
@@ -138,17 +139,17 @@ class UsageTable:
     # what is seen of its GPUs
 
     def with_gpus(self) -> list[str]:
-        """Ids of those that have GPUs now."""
+        """Return the ids of workloads that have GPUs now."""
         return [row[0] for row in self._tx.rows(_WITH_GPUS)]
 
     def saw(self, workload_id: str, seen_ms: int, busy_ms: int) -> None:
-        """Its GPUs together, for so long, of which they worked so long."""
+        """Record for how long its GPUs together were seen, and for how long they worked."""
         self._tx.write(_SAW, {"ref": workload_id, "seen": seen_ms, "busy": busy_ms})
 
     # what was taken
 
     def taken(self, since: datetime, until: datetime, groups: Sequence[str] | None) -> list[UsageTotals]:
-        """In these groups or (None) all, each user in each group once."""
+        """Return the usage in these groups or (None) all, each user in each group once."""
         if groups is not None and not groups:
             return []
         values = {"since": to_ms(since), "until": to_ms(until)} | group_values(groups or ())
@@ -188,7 +189,8 @@ def _begun(workload: Workload, moment: datetime) -> dict[str, Any]:
 
 
 def _reserved(workload: Workload) -> tuple[float, int, int]:
-    """Places, and of each the CPUs and the memory: as they are counted, else as they were asked for."""
+    """Return how many places it has, and the CPUs and the memory of each: as they are counted, else as they were asked
+    for."""
     asked, least = workload.spec.resources, workload.spec.resources.requests
     cpus = asked.cpus_milli if least.cpus_milli is None else least.cpus_milli
     memory = asked.memory_bytes if least.memory_bytes is None else least.memory_bytes
@@ -199,14 +201,14 @@ def _reserved(workload: Workload) -> tuple[float, int, int]:
 
 
 def _end_of(units: Sequence[Unit], after: Workload) -> datetime:
-    """When its last unit ended, which nobody may have seen then; otherwise now."""
+    """Return when its last unit ended, which nobody may have seen then; otherwise now."""
     ends = [unit.ended_at for unit in units if unit.ended_at]
     over = after.ended_at or after.updated_at
     return min(max(ends), over) if ends and len(ends) == len(units) else over
 
 
 def mean_places(units: Iterable[Unit], began: datetime, ended: datetime) -> float:
-    """How many of them ran, on average over this time."""
+    """Return how many of the units ran, on average over this time."""
     return _held_ms(units, began, ended) / max(to_ms(ended) - to_ms(began), 1)
 
 

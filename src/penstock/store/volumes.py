@@ -1,4 +1,4 @@
-"""Volumes in the database."""
+"""Store volumes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class VolumeTable:
         self._tx = tx
 
     def add(self, volume: Volume, account: Account) -> None:
-        """Only one thread writes, so nobody can take the name between the look and the insert."""
+        """Store a new volume. Only one thread writes, so nobody can take the name between the look and the insert."""
         taken = self._tx.first(_TAKEN, {"group": volume.group, "ref": volume.name})
         if taken:
             raise NameTaken(f"Volume '{volume.name}' exists already (id {taken[0]}).", id=taken[0])
@@ -77,12 +77,12 @@ class VolumeTable:
         return Volume.model_validate_json(row[0]) if row else None
 
     def account(self, id: str) -> Account | None:
-        """The Unix account its files belong to."""
+        """Return the Unix account that its files belong to."""
         row = self._tx.first(_ACCOUNT, {"ref": id}) if could_be_stored(id) else None
         return Account(uid=row[0], gid=row[1], user=row[2]) if row else None
 
     def find(self, ref: str, group: str | None) -> list[Volume]:
-        """By id or, failing that, by name, among those alive; `group` None looks in all groups."""
+        """Find a volume by id or, failing that, by name, among those alive; `group` None looks in all groups."""
         if not could_be_stored(ref):
             return []
         for statement in _FIND if group is None else _FIND_IN_GROUP:
@@ -99,7 +99,8 @@ class VolumeTable:
         limit: int = 100,
         cursor: str | None = None,
     ) -> tuple[list[Volume], str | None]:
-        """Newest first, of these groups or (None) all, and where the next page begins; those being deleted, too."""
+        """Return the newest first, of these groups or (None) all, and where the next page begins; those being deleted,
+        too."""
         values = {"ref": name, "start": read_cursor(cursor), "count": limit + 1}
         if (groups is not None and not groups) or (name is not None and not could_be_stored(name)):
             return [], None
@@ -110,7 +111,7 @@ class VolumeTable:
         return [Volume.model_validate_json(doc) for _, doc in rows[:limit]], following
 
     def of_group(self, group: str) -> list[Volume]:
-        """All that are alive, oldest first."""
+        """Return all that are alive, oldest first."""
         return [Volume.model_validate_json(row[0]) for row in self._tx.rows(_OF_GROUP, {"group": group})]
 
     def update(self, volume: Volume) -> None:
@@ -121,5 +122,5 @@ class VolumeTable:
         self._tx.write(_REMOVE, {"ref": id})
 
     def unfinished(self) -> list[Volume]:
-        """What a crash may have left half made or half deleted, oldest first."""
+        """Return what a crash may have left half made or half deleted, oldest first."""
         return [Volume.model_validate_json(row[0]) for row in self._tx.rows(_UNFINISHED)]

@@ -1,15 +1,15 @@
-"""Workloads in the database: the row with its summary, history, units and mounts, and lists of them.
+"""Store workloads: the row with its summary, history, units and mounts, and lists of them.
 
 An index can be read off its end only for one state of one group at a time. So a list narrowed by states or to several
 groups reads the newest rows of each from a covering index, and merges those few: never a scan past what is not wanted,
 never a sort of all.
+
 The page comes back as a single row. SQLite's driver gives up the interpreter's lock for each row it steps to, and on a
 busy server it would have to queue up for it a hundred times.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, Update, delete, func, insert, select, true, union_all, update
 
-from penstock.domain.model import iso, now
+from penstock.domain.model import now
 from penstock.domain.states import ENDED, SHORT, WAITING, Reason, State, check_move
 from penstock.domain.summaries import WorkloadSummary
 from penstock.domain.workloads import Change, Unit, Workload
@@ -130,8 +130,8 @@ class WorkloadTable:
         return Workload.model_validate_json(row[0]) if row else None
 
     def find(self, ref: str, group: str | None) -> list[Workload]:
-        """The one with this id; or those of this name, active ones first, then the newest first.
-        `group` None looks in all groups."""
+        """Find the one with this id; or those of this name, active ones first, then the newest first. `group` None
+        looks in all groups."""
         if not could_be_stored(ref):
             return []
         by_id = _FIND if group is None else _FIND_IN_GROUP
@@ -175,17 +175,18 @@ class WorkloadTable:
         return moved
 
     def remark(self, workload: Workload, reason: Reason, message: str, *, tell: bool) -> Workload:
-        """Says something of one that stays in its state; with `tell` to all who are told anything of it."""
+        """Give a workload that stays in its state another reason and message; with `tell` to all who are told anything
+        of it."""
         said = {"reason": reason, "message": storable(message), "updated_at": now()}
         remarked = workload.model_copy(update=said)
         self.update(remarked)
         self._add_line(remarked, remarked.message)
         for to in dict.fromkeys(notice.to for notice in workload.spec.notify) if tell else ():
-            Outbox(self._tx).add(workload.id, to, told(remarked, remarked.message))
+            Outbox(self._tx).add(to, remarked, remarked.message)
         return remarked
 
     def update(self, workload: Workload) -> None:
-        """Everything but the state, which only `move` changes."""
+        """Store everything but the state, which only `move` changes."""
         self._save(workload, _UPDATE, was=workload.state.value)
 
     def page(
@@ -227,7 +228,7 @@ class WorkloadTable:
         return tuple(Unit.model_validate_json(row[0]) for row in rows)
 
     def set_units(self, id: str, units: Sequence[Unit]) -> None:
-        """Puts each in the place of the one with the same attempt, index and rank."""
+        """Put each unit in the place of the one with the same attempt, index and rank."""
         keys = [{"ref": id, "at_attempt": x.attempt, "at_idx": x.index, "at_rank": x.rank} for x in units]
         self._tx.write_each(_DROP_UNIT, keys)
         rows = [
@@ -237,19 +238,19 @@ class WorkloadTable:
         self._tx.write_each(_ADD_UNITS, rows)
 
     def forget_units(self, id: str, before: int) -> None:
-        """Those of attempts before this one."""
+        """Remove the units of attempts before this one."""
         self._tx.write(_DROP_EARLIER, {"ref": id, "at_attempt": before})
 
     def active(self) -> list[Workload]:
-        """Those that have not ended, oldest first."""
+        """Return those that have not ended, oldest first."""
         return [Workload.model_validate_json(row[0]) for row in self._tx.rows(_ACTIVE)]
 
     def waiting(self) -> list[Workload]:
-        """Those that hold no resources yet, in the order they came."""
+        """Return those that hold no resources yet, in the order they came."""
         return [Workload.model_validate_json(row[0]) for row in self._tx.rows(_WAITING)]
 
     def deleted(self) -> list[Workload]:
-        """Those whose last traces are still to be removed."""
+        """Return those whose last traces are still to be removed."""
         return [Workload.model_validate_json(row[0]) for row in self._tx.rows(_DELETED)]
 
     def ended_before(self, time: datetime) -> list[str]:
@@ -259,7 +260,7 @@ class WorkloadTable:
         return [row[0] for row in self._tx.rows(_ENDED_SINCE, {"time": to_ms(time)})]
 
     def expired(self, time: datetime) -> list[str]:
-        """Those whose `ttl` is over at this time."""
+        """Return those whose `ttl` is over at this time."""
         return [row[0] for row in self._tx.rows(_EXPIRED, {"time": to_ms(time)})]
 
     def next_expiry(self) -> datetime | None:
@@ -267,20 +268,20 @@ class WorkloadTable:
         return None if soonest is None else from_ms(soonest)
 
     def unmet(self, id: str) -> dict[str, Workload | None]:
-        """What it waits for and has not completed, by id; None is gone."""
+        """Return what it waits for and has not completed, by id; None is gone."""
         awaited = {row[0]: self.get(row[0]) for row in self._tx.rows(_UNMET, {"ref": id})}
         return {id_: other for id_, other in awaited.items() if other is None or other.state is not State.EXITED}
 
     def remove(self, id: str) -> None:
-        """History, units and mounts go with it."""
+        """Remove the workload with its history, units and mounts."""
         self._tx.write(_REMOVE, {"ref": id})
 
     def using(self, volume_id: str) -> list[Workload]:
-        """Those that have not ended and mount this volume, oldest first."""
+        """Return those that have not ended and mount this volume, oldest first."""
         return [Workload.model_validate_json(row[0]) for row in self._tx.rows(_USING, {"volume": volume_id})]
 
     def counts(self) -> dict[str, int]:
-        """How many there are of each status."""
+        """Return how many there are of each status."""
         counted = dict.fromkeys((SHORT[state] for state in State if state in LISTED), 0)
         for state, number in self._tx.rows(_COUNTS):
             if state != State.DELETED:
@@ -297,7 +298,7 @@ class WorkloadTable:
         self._add_line(workload, message)
         for notice in workload.spec.notify:
             if workload.state in notice.on:
-                Outbox(self._tx).add(workload.id, notice.to, told(workload, message))
+                Outbox(self._tx).add(notice.to, workload, message)
 
     def _add_line(self, workload: Workload, message: str | None) -> None:
         line = {
@@ -311,25 +312,8 @@ class WorkloadTable:
         self._tx.write(_ADD_LINE, line)
 
 
-def told(workload: Workload, message: str | None) -> str:
-    """What a webhook is told of a state."""
-    said = {
-        "id": workload.id,
-        "name": workload.name,
-        "group": workload.group,
-        "user": workload.user,
-        "state": workload.state.value,
-        "status": workload.status,
-        "reason": workload.reason.value,
-        "message": workload.spec.without_secrets(message),
-        "exit_code": workload.exit_code,
-        "at": iso(workload.updated_at),
-    }
-    return json.dumps(said)
-
-
 def _changing(workload: Workload) -> Values:
-    """The columns that follow the workload through its life."""
+    """Return the columns that follow the workload through its life."""
     return {
         "state": workload.state.value,
         "wants": workload.wants.value,
@@ -343,7 +327,7 @@ def _changing(workload: Workload) -> Values:
 
 
 def _expiry(workload: Workload) -> int | None:
-    """When its `ttl` is over; one that is being deleted needs no second reason."""
+    """Return when its `ttl` is over; one that is being deleted needs no second reason."""
     over = workload.ended and workload.state is not State.DELETED
     if not over or workload.ended_at is None or workload.spec.ttl is None:
         return None
@@ -377,7 +361,7 @@ def page(states: frozenset[State], groups: int | None, by_name: bool) -> Select[
 
 @lru_cache(maxsize=512)
 def documents(states: frozenset[State], groups: int | None, by_name: bool) -> Select[Any]:
-    """The newest whole workloads. Takes the same."""
+    """Select the newest whole workloads. Takes the same."""
     chosen = _chosen(states, groups, by_name).subquery()
     return select(w.c.doc).where(w.c.seq.in_(select(chosen.c.seq))).order_by(w.c.seq.desc())
 

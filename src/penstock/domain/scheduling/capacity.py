@@ -1,4 +1,4 @@
-"""One node: its capacity, what is used of it and what is free."""
+"""Account for one node: its capacity, what is used of it and what is free."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Moment = tuple[int, datetime, str]
 
 @dataclass(slots=True)
 class Free:
-    """Amounts only: what is left now, or would be at some time."""
+    """The amounts that are left of a node now, or would be at some time."""
 
     cpus_milli: int
     memory_bytes: int
     whole: int
-    """CPUs, by number, that nobody has to himself."""
+    """How many CPUs nobody has to himself."""
     gpus: dict[str, int]
     """By product."""
 
@@ -28,7 +28,7 @@ class Free:
         return Free(self.cpus_milli, self.memory_bytes, self.whole, self.gpus.copy())
 
     def common(self, other: Free) -> Free:
-        """What is free in both."""
+        """Return what is free in both."""
         return Free(
             min(self.cpus_milli, other.cpus_milli),
             min(self.memory_bytes, other.memory_bytes),
@@ -47,7 +47,7 @@ class FreeAfterEnds:
         self._gpus = {product: [free.gpus[product] for free in frees] for product in (frees[0].gpus if frees else ())}
 
     def gpus(self, products: Sequence[str]) -> list[int]:
-        """Of all of these together."""
+        """Return the column of all these products together."""
         found = [self._gpus[product] for product in products if product in self._gpus]
         if len(found) == 1:
             return found[0]
@@ -99,7 +99,8 @@ class NodeCapacity:
         self._keys.clear()
 
     def _seen_without(self, returned: set[str]) -> None:
-        """The processes last seen on a GPU that was ours were ours: it is free until somebody else is seen there."""
+        """Forget the processes last seen on these GPUs, which were ours: each is free until somebody else is seen
+        there."""
         if any(gpu.processes or gpu.outside for gpu in self.node.gpus if gpu.uuid in returned):
             unused = {"processes": (), "outside": ""}
             gpus = [gpu.model_copy(update=unused) if gpu.uuid in returned else gpu for gpu in self.node.gpus]
@@ -122,7 +123,7 @@ class NodeCapacity:
         return self._free
 
     def free_gpus(self, product: str) -> list[Gpu]:
-        """Lowest minor number first."""
+        """Return the free GPUs of a product, lowest minor number first."""
         found = [gpu for gpu in self._gpus.values() if gpu.product == product and usable(gpu)]
         return sorted(found, key=lambda gpu: (gpu.minor, gpu.uuid))
 
@@ -131,7 +132,7 @@ class NodeCapacity:
 
     @property
     def later(self) -> list[tuple[PlacedJob, Free]]:
-        """What is here, in the order in which it is expected to end, and what is free once it has."""
+        """Return what runs here, in the order in which it is expected to end, and what is free once it has."""
         if self._later is None:
             self._later = []
             free = self.free
@@ -153,20 +154,20 @@ class NodeCapacity:
 
     @property
     def soonest(self) -> Moment | None:
-        """The first end that is expected here."""
+        """Return the first end that is expected here."""
         if self._soonest is None:
             self._soonest = min((held.end_key for held in self.held.values()), default=None)
         return self._soonest
 
     @property
     def ends(self) -> FreeAfterEnds:
-        """The same in columns."""
+        """Return `later` in columns."""
         if self._ends is None:
             self._ends = FreeAfterEnds([free for _, free in self.later])
         return self._ends
 
     def free_at(self, moment: datetime) -> Free:
-        """What is free then, at the latest."""
+        """Return what is free then, at the latest."""
         found = self.free
         for held, free in self.later:
             if held.ends is None or held.ends > moment:
@@ -175,8 +176,8 @@ class NodeCapacity:
         return found
 
     def key(self, with_gpus: bool) -> Key:
-        """Nodes are filled in this order, so that whole ones stay free: those in use first, of those the fullest; and
-        what needs no GPU goes where fewest are free."""
+        """Return the node's place in the order in which nodes are filled, so that whole ones stay free: those in use
+        first, of those the fullest; and what needs no GPU goes where fewest are free."""
         if with_gpus not in self._keys:
             free = self.free
             gpus = sum(free.gpus.values())
@@ -187,7 +188,7 @@ class NodeCapacity:
 
 
 def whole(node: Node) -> Free:
-    """All of it, as if nothing ran there."""
+    """Return all of a node, as if nothing ran there."""
     counts: dict[str, int] = {}
     for gpu in node.gpus:
         counts[gpu.product] = counts.get(gpu.product, 0) + 1
@@ -195,5 +196,5 @@ def whole(node: Node) -> Free:
 
 
 def usable(gpu: Gpu) -> bool:
-    """Somebody else's process or another server on the machine may need all of it."""
+    """May a job get this GPU? Somebody else's process or another server on the machine may need all of it."""
     return not gpu.taken_elsewhere and not gpu.processes and not gpu.outside

@@ -18,15 +18,15 @@ class Chooser:
         self._kept = kept
         self.now = now
         self._beside: dict[str, dict[int, Free]] = {}
-        """By node, and how many of those it is kept for could be delayed."""
+        """What may be used, by node, and by how many of those it is kept for could be delayed."""
 
     def changed(self, nodes: Iterable[str]) -> None:
-        """Something started there, or more is kept."""
+        """Forget what was worked out for these nodes: something started there, or more is kept."""
         for name in nodes:
             self._beside.pop(name, None)
 
     def find(self, job: QueuedJob, shape: FitIndex, most: int, least: int) -> tuple[Allocation, ...] | None:
-        """All its places, of one product if that can be; or as many as there are, if they are enough."""
+        """Find all places of a job, of one product if that can be; or as many as there are, if they are enough."""
         shape.look()
         together = job.ask.together or (1 < most <= shape.largest and not job.ask.array)
         for choice in shape.choices:
@@ -54,14 +54,14 @@ class Chooser:
         )
 
     def _together(self, job: QueuedJob, choice: Choice, most: int) -> dict[str, int] | None:
-        """Ranks that belong together on one node, if one has room for all."""
+        """Put ranks that belong together on one node, if one has room for all."""
         for name in choice.nodes():
             if choice.counts[name] >= most and self._fits(job, choice, name) >= most:
                 return {name: most}
         return None
 
     def _pack(self, job: QueuedJob, choice: Choice, most: int) -> dict[str, int]:
-        """The fullest nodes first."""
+        """Fill the fullest nodes first."""
         picked: dict[str, int] = {}
         for name in choice.nodes():
             fits = min(self._fits(job, choice, name), most)
@@ -73,7 +73,7 @@ class Chooser:
         return picked
 
     def _spread(self, job: QueuedJob, choice: Choice, most: int) -> dict[str, int]:
-        """One to each node, the emptiest first, then a second to each, and so on."""
+        """Put one on each node, the emptiest first, then a second on each, and so on."""
         room: dict[str, int] = {}
         for name in choice.nodes(emptiest_first=True):
             if fits := self._fits(job, choice, name):
@@ -94,7 +94,7 @@ class Chooser:
         return count(job.ask, choice.products, self._free(job, name), self._rooms[name].node)
 
     def _free(self, job: QueuedJob, name: str) -> Free:
-        """What it may use of a node: all that is free, if none of those ahead has a reservation."""
+        """Return what it may use of a node: all that is free, if none of those ahead has a reservation."""
         kept, room = self._kept.get(name), self._rooms[name]
         if kept is None:
             return room.free

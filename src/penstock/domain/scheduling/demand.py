@@ -1,4 +1,4 @@
-"""What a workload asks for, and what it holds once it is placed."""
+"""Describe what a workload asks for, and what it holds once it is placed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.domain.workloads import Spec
 
 @dataclass(frozen=True)
 class Ask:
-    """The demand of one place (a rank, or an index of an array), and how many places there are to be."""
+    """What one place asks for (a rank, or an index of an array), and how many places there are to be."""
 
     places: int = 1
     cpus_milli: int | None = None
@@ -30,17 +30,17 @@ class Ask:
     cpu_product: str | None = None
     labels: tuple[tuple[str, str], ...] = ()
     groups: frozenset[str] | None = None
-    """Whose nodes its user may use; None is everyone's. Nodes of others read as if they were not there."""
+    """The groups whose nodes its user may use; None is everyone's. Nodes of others read as if they were not there."""
     spread: bool = False
-    """Over as many nodes as there are, instead of as few."""
+    """Spread it over as many nodes as there are, instead of as few."""
     together: bool = False
-    """All places on one node: they could not reach each other otherwise."""
+    """Put all places on one node: they could not reach each other otherwise."""
     volumes: tuple[tuple[str, str], ...] = ()
-    """Names, and the node whose disk each is on."""
+    """Names of volumes, and the node whose disk each is on."""
     array: bool = False
     """Half of the places it could have are enough to start; otherwise it is all or nothing."""
     shell: bool = False
-    """Of one that keeps nothing and may clear a disk: a shell on a volume."""
+    """It is a shell on a volume, which keeps nothing and may clear a disk."""
     share_milli: int | None = None
     """Where its share of the CPUs is more than this, a node would not do: its limits leave no more."""
 
@@ -49,12 +49,12 @@ class Ask:
 
     @cached_property
     def _hash(self) -> int:
-        """Kept, for asks are looked up all the time."""
+        """The hash is kept, for asks are looked up all the time."""
         return hash(_all_of(self))
 
     @cached_property
     def shape(self) -> Ask:
-        """One place of it: what decides whether a node has room."""
+        """Return one place of it: what decides whether a node has room."""
         return Ask(
             1,
             self.cpus_milli,
@@ -95,11 +95,9 @@ def ask_of(
     volumes: tuple[tuple[str, str], ...] = (),
     shell: bool = False,
 ) -> Ask:
-    """A workload's demand. `indexes` is how many of an array are left to run.
-
-    What names no CPUs is counted with the default, what names no memory with none; but with `shares` a place that has
-    GPUs is counted with its share of the node, for it will keep that much of the machine busy.
-    """
+    """Return what a workload asks for. `indexes` is how many of an array are left to run. What names no CPUs is counted
+    with the default, what names no memory with none; but with `shares` a place that has GPUs is counted with its share
+    of the node, for it will keep that much of the machine busy."""
     asked, least, pick = spec.resources, spec.resources.requests, spec.selectors
     cpus = least.cpus_milli if least.cpus_milli is not None else asked.cpus_milli
     memory = least.memory_bytes if least.memory_bytes is not None else asked.memory_bytes
@@ -143,7 +141,7 @@ class QueuedJob:
     user: str
     group: str
     since: datetime
-    """First come, first served: by this, then by id."""
+    """When it came: first come, first served, and then by id."""
     priority: int = 0
     max_duration: int | None = None
     """Seconds, its own or its group's; None: it never ends, as far as anyone knows."""
@@ -186,13 +184,14 @@ class PlacedJob:
 
     @cached_property
     def ends(self) -> datetime | None:
-        """At the latest; None is not known."""
+        """Return when it ends at the latest; None is not known."""
         limit = self.job.max_duration
         return None if limit is None else self.started + timedelta(seconds=limit)
 
     @cached_property
     def end_key(self) -> tuple[int, datetime, str]:
-        """In the order in which room is expected: what has an end before what has none, of those the oldest first."""
+        """Return its place in the order in which room is expected: what has an end before what has none, of those the
+        oldest first."""
         return (0, self.ends, self.job.id) if self.ends else (1, self.started, self.job.id)
 
     @property

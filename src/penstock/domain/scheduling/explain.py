@@ -35,7 +35,7 @@ from penstock.domain.states import Reason, State
 
 KEPT = "room is kept for those ahead in the queue"
 NAMED = 3
-"""So many nodes are named in one sentence."""
+"""How many nodes are named in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class Explanation:
     sentence: str
     """Why it waits."""
     ahead: int | None
-    """In the queue; None: it is turned down."""
+    """How many are before it in the queue; None: it is turned down."""
     answers: tuple[NodeAnswer, ...] = ()
 
 
 class Explainer:
-    """All that an explanation looks at."""
+    """Explain jobs from the state of the scheduler as it is now."""
 
     def __init__(
         self, rooms: Mapping[str, NodeCapacity], usage: UserUsage, total: Amount, shapes: FitIndexes, kept: Kept
@@ -88,7 +88,7 @@ class Explainer:
         return Explanation(cause.message, None if cause.by_rule else ahead, answers)
 
     def cause(self, job: QueuedJob) -> WaitCause:
-        """Why it waits, without its place in the queue."""
+        """Return why a job waits, without its place in the queue."""
         shape = self._looked_at(job.ask)
         _, least = wish(job, shape, self._usage)
         return (
@@ -99,7 +99,7 @@ class Explainer:
         )
 
     def outlook(self, job: QueuedJob, now: datetime) -> WaitCause | None:
-        """For one that is not in the queue: None if it would start."""
+        """Return why a job that is not in the queue would wait; None if it would start."""
         shape = self._looked_at(job.ask)
         _, least = wish(job, shape, self._usage)
         left = self._left(job, shape)
@@ -111,7 +111,7 @@ class Explainer:
         return cause
 
     def never(self, job: QueuedJob, coming: Iterable[Node] = ()) -> dict[str, str]:
-        """What no node has comes first; what a limit forbids stands beside."""
+        """Return why it could never run, by what it asks for: first what no node has, then what a limit forbids."""
         places = 1 if job.ask.array else job.ask.places
         rooms, cpus = self.seen_by(job.ask), self._usage.shares_ever(job)
         rooms += [NodeCapacity(node) for node in coming if job.ask.may_use(node)]
@@ -121,7 +121,7 @@ class Explainer:
         return found
 
     def _beside_all(self, job: QueuedJob, shape: FitIndex, now: datetime) -> int:
-        """How many places there are beside what is kept for others."""
+        """Return how many places there are beside what is kept for others."""
         changed: dict[str, int] = {}
         for name, kept in self._kept.items():
             if name in shape.widest.counts:
@@ -132,7 +132,7 @@ class Explainer:
         return shape.widest.total + sum(fits - shape.widest.counts[name] for name, fits in changed.items())
 
     def _before(self, job: QueuedJob, kept: Iterable[Reservation]) -> list[Reservation]:
-        """Of those for whom room is kept, the ones that have their turn before this one."""
+        """Return the reservations of jobs that have their turn before this one."""
         mine = self._turn(job)
         return [each for each in kept if self._turn(each.job) < mine]
 
@@ -144,7 +144,7 @@ class Explainer:
         return beyond_limit(said) if said else None
 
     def _left(self, job: QueuedJob, shape: FitIndex) -> FitIndex | None:
-        """Of the nodes that would do, those that its limits leave it."""
+        """Return the nodes that would do and that its limits leave it."""
         most, least = wish(job, shape, self._usage)
         found = ways(job, shape, most, least, self._usage, self._shapes)
         if not found:
@@ -155,7 +155,7 @@ class Explainer:
     # one sentence for all nodes
 
     def _nowhere_ever(self, ask: Ask, shape: FitIndex, least: int) -> WaitCause | None:
-        """Whatever ends and opens, no node could run it."""
+        """Return the cause if no node could run it, whatever ends and opens."""
         if shape.would_do(ask, least):
             return None
         reasons = never(ask, self.seen_by(ask))
@@ -177,7 +177,7 @@ class Explainer:
         return _short_everywhere(ask, rooms) if least == 1 else _some(ask, left, least)
 
     def _nowhere(self, ask: Ask) -> str:
-        """Nodes would do, were they open."""
+        """Say which nodes would do, were they open."""
         rooms = self.seen_by(ask)
         if not rooms:
             return NO_NODE
@@ -201,7 +201,7 @@ class Explainer:
         return NodeAnswer(room.node.name, tuple(found))
 
     def _beyond(self, job: QueuedJob, room: NodeCapacity) -> list[Obstacle]:
-        """Its limits leave less than its share of this node."""
+        """Return the obstacle of limits that leave less than its share of this node."""
         ever = self._usage.shares_ever(job)
         if ever is None or never_there(job.ask, room.node):
             return []
@@ -223,7 +223,7 @@ def _some(ask: Ask, shape: FitIndex, least: int) -> str:
 
 
 def _short_there(ask: Ask, places: int, room: NodeCapacity) -> str | None:
-    """Of the only node that would do: all its places together."""
+    """Say what the only node that would do lacks for all places together."""
     node, free = room.node, room.free
     there = [gpu for gpu in node.gpus if ask.takes(gpu)]
     gpus, has = places * ask.gpus, sum(free.gpus[product] for product in {gpu.product for gpu in there})
@@ -242,7 +242,7 @@ def _short_there(ask: Ask, places: int, room: NodeCapacity) -> str | None:
 
 
 def _short_everywhere(ask: Ask, rooms: list[NodeCapacity]) -> str:
-    """Of several nodes none has enough: what all of them lack, and where there is most of it."""
+    """Say what all of several nodes lack, and where there is most of it."""
     lacks = {room.node.name: short(ask, room) for room in rooms}
     common = [key for key in ("accelerators", "cpus", "memory") if all(_has(key, found) for found in lacks.values())]
     if common:
@@ -266,7 +266,7 @@ def _left(key: str, ask: Ask, room: NodeCapacity) -> int:
 
 RULES = frozenset({Reason.QUOTA, Reason.NOT_ALLOWED, Reason.NO_NODE_FITS})
 SCHEDULING = RULES | {Reason.NO_AVAILABLE_RESOURCES, Reason.VOLUME_NOT_READY}
-"""What a scheduler says of those that it looked at."""
+"""The reasons that a scheduler gives for those that it looked at."""
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ class WaitCause:
 
     @property
     def state(self) -> State:
-        """Turned down until something else than room changes; or it is to come as soon as there is room."""
+        """Return the state: turned down until something else than room changes, or waiting for room."""
         return State.DENIED if self.by_rule else State.QUEUED
 
     @property

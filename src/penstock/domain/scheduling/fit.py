@@ -14,12 +14,12 @@ PLENTY = 1 << 20
 
 
 def share(total: int, ask: Ask, node: Node) -> int:
-    """Of a node's CPUs or memory, as much as its GPUs are of the node's."""
+    """Return as much of a node's CPUs or memory as its GPUs are of the node's."""
     return total * ask.gpus // len(node.gpus) if node.gpus else total
 
 
 def count(ask: Ask, products: Sequence[str], free: Free, node: Node) -> int:
-    """How many places fit; `products` are those its GPUs may be of.
+    """Count how many places fit; `products` are those its GPUs may be of.
 
     Nothing is asked as often as this: what has a name of its own elsewhere (`share`, `half`) is written out.
     """
@@ -54,14 +54,14 @@ def count(ask: Ask, products: Sequence[str], free: Free, node: Node) -> int:
 
 
 def _shares(free: int, each: int) -> int:
-    """A share gives way to what others asked for by number, down to half of it."""
+    """Count places by shares: a share gives way to what others asked for by number, down to half of it."""
     if not each:
         return PLENTY
     return (free + each // 2) // each if free > 0 else 0
 
 
 def first_end(ask: Ask, products: Sequence[str], places: int, room: NodeCapacity) -> int:
-    """After how many of the ends that are expected there so many places fit, less one: found without counting."""
+    """Find after how many of the expected ends so many places fit, less one, without counting."""
     ends, node = room.ends, room.node
     found = bisect_left(ends.gpus(products), places * ask.gpus) if ask.gpus else 0
     for column, each, total in (
@@ -81,7 +81,7 @@ def first_end(ask: Ask, products: Sequence[str], places: int, room: NodeCapacity
 
 
 def needed_cpus(ask: Ask, node: Node) -> int:
-    """Without so much of the node free, a place has no room."""
+    """Return how many CPUs must be free: with fewer, a place has no room."""
     return ask.cpus_milli if ask.cpus_milli is not None else half(share(node.cpus_milli, ask, node))
 
 
@@ -94,7 +94,7 @@ def half(amount: int) -> int:
 
 
 def spend(ask: Ask, products: Sequence[str], places: int, free: Free, node: Node) -> Free:
-    """What is left beside so many places; of what is short, nothing."""
+    """Return what is left beside so many places; of what is short, nothing."""
     left = free.copy()
     need = ask.gpus * places
     for product in _in_order(products, left.gpus, need):
@@ -111,7 +111,7 @@ def spend(ask: Ask, products: Sequence[str], places: int, free: Free, node: Node
 
 
 def fill(ask: Ask, products: Sequence[str], places: int, room: NodeCapacity, free: Free) -> list[Allocation]:
-    """So many places that fit into `free`: one product for all where possible, lowest minor number first."""
+    """Return so many places that fit into `free`: one product for all where possible, lowest minor number first."""
     need = ask.gpus * places
     uuids: list[str] = []
     if need:
@@ -142,6 +142,6 @@ def fill(ask: Ask, products: Sequence[str], places: int, room: NodeCapacity, fre
 
 
 def _in_order(products: Sequence[str], gpus: dict[str, int], need: int) -> list[str]:
-    """Those that have enough by themselves first."""
+    """Order products so that those with enough by themselves come first."""
     there = [product for product in products if gpus.get(product)]
     return sorted(there, key=lambda product: gpus[product] < need)

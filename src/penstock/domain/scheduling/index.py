@@ -1,7 +1,7 @@
-"""An index of which nodes have room for one replica, now and later, updated node by node.
+"""Keep an index of which nodes have room for one replica, now and later, updated node by node.
 
-A shape is what all places of a kind have in common, so that ten thousand waiting jobs of twenty kinds cost twenty
-looks at a node that changed, and none at those that did not.
+A shape is what all places of a kind have in common, so that ten thousand waiting jobs of twenty kinds cost twenty looks
+at a node that changed, and none at those that did not.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Choice:
         self._order: list[Key] = []
 
     def look(self, name: str, room: NodeCapacity | None) -> int:
-        """How many places there are on it."""
+        """Count the places on a node."""
         fits = count(self._ask, self.products, room.free, room.node) if room else 0
         if name in self._keys:
             self._forget(name)
@@ -58,10 +58,10 @@ class Choice:
 class FitIndex:
     def __init__(self, ask: Ask, rooms: Mapping[str, NodeCapacity], products: Sequence[str]) -> None:
         self.ask = ask
-        """Of one place."""
+        """What one place asks for."""
         alone: list[tuple[str, ...]] = [(product,) for product in products] if len(products) > 1 else []
         self.choices = [Choice(ask, each) for each in [*alone, tuple(products)]]
-        """One product after the other, and at last mixed."""
+        """The choices of one product after the other, and at last of all mixed."""
         self.stale = set(rooms)
         """Nodes that changed since somebody looked."""
         self._rooms = rooms
@@ -79,7 +79,7 @@ class FitIndex:
         return self.choices[-1]
 
     def room_for(self, ask: Ask) -> int:
-        """How many places of this ask, whose shape it is, there are now; as of the last look."""
+        """Return how many places of this ask, whose shape it is, there are now; as of the last look."""
         return max(self.widest.counts.values(), default=0) if ask.together else self.widest.total
 
     def would_do(self, ask: Ask, places: int) -> bool:
@@ -87,13 +87,13 @@ class FitIndex:
         return (self.largest if ask.together else self.capacity) >= places
 
     def changed(self, name: str) -> None:
-        """What runs on a node that would not do even empty makes no difference."""
+        """Note that a node changed. What runs on a node that would not do even empty makes no difference."""
         known, room = self._known.get(name), self._rooms.get(name)
         if known is None or known[1] or room is None or known[0] is not room.node:
             self.stale.add(name)
 
     def look(self) -> None:
-        """Brings everything but the future up to date."""
+        """Bring everything but the future up to date."""
         for name in self.stale:
             room = self._rooms.get(name)
             if not self._weigh(name, room):
@@ -105,7 +105,7 @@ class FitIndex:
         self.stale.clear()
 
     def fits_empty(self, name: str) -> int:
-        """How many places the empty node would have; nothing if it is closed."""
+        """Return how many places the empty node would have; nothing if it is closed."""
         return self._known[name][1] if name in self._known else 0
 
     def _weigh(self, name: str, room: NodeCapacity | None) -> int:
@@ -126,20 +126,20 @@ class FitIndex:
 
     @property
     def capacity(self) -> int:
-        """How many places there would be if nothing ran."""
+        """Return how many places there would be if nothing ran."""
         self.look()
         return self._capacity
 
     @property
     def largest(self) -> int:
-        """How many places the empty node has that would have most."""
+        """Return how many places the largest node has when it is empty."""
         if self._largest is None:
             self._largest = max((fits for _, fits in self._known.values()), default=0)
         return self._largest
 
     def bounds(self, cpus_milli: int, most: int, least: int) -> list[tuple[int, int]]:
-        """Where places are counted with shares of the node's CPUs, and there may be so many in all: what a share may be
-        at most, and how many places, if nothing ran, there are of such. Most places first."""
+        """Return what a share of the node's CPUs may be at most, where there may be so many CPUs in all, and how many
+        places, if nothing ran, there are of such. Most places first."""
         self.look()
         if self._shares is None:
             self._shares = self._by_share()
@@ -151,7 +151,7 @@ class FitIndex:
         return found[::-1]
 
     def _by_share(self) -> list[tuple[int, int]]:
-        """What a share is, the smallest first, and how many places have such a one or a smaller."""
+        """Return the sizes of shares, the smallest first, and how many places have such a one or a smaller."""
         counts: dict[int, int] = {}
         for node, fits in self._known.values():
             if fits:
@@ -164,10 +164,11 @@ class FitIndex:
         return not self._shares or self._shares[-1][0] <= share_milli
 
     def steps(self, places: int) -> Iterator[Step]:
-        """When how much more room is expected, and where; of each node, as far as it matters to so many places.
+        """Yield when how much more room is expected, and where; of each node, as far as it matters to so many places.
 
         Whoever asks mostly needs the first few: what a node's jobs make free one after the other is looked at only when
-        the first of them could be next."""
+        the first of them could be next.
+        """
         self.look()
         if places > self._foreseen:
             self._foreseen = places
@@ -226,7 +227,7 @@ class FitIndexes:
         self._outdated = True
 
     def key(self, ask: Ask) -> Ask:
-        """The same, by what difference it makes: groups that have no node make none."""
+        """Return the ask by what difference it makes: groups that have no node make none."""
         if ask.groups is None:
             return ask
         groups = self._groups if EVERYTHING in ask.groups else ask.groups & self._groups
@@ -244,19 +245,19 @@ class FitIndexes:
         return shape
 
     def within(self, shape: FitIndex, share_milli: int) -> FitIndex:
-        """Of its nodes those where a share is no more."""
+        """Return the shape with only those nodes where a share is no more."""
         return shape if shape.all_within(share_milli) else self.of(replace(shape.ask, share_milli=share_milli))
 
     def changed(self, name: str, *, kinds: bool = False) -> None:
-        """A node is different; `kinds`: also in whose it is or which GPUs it has."""
+        """Note that a node is different; `kinds`: also in whose it is or which GPUs it has."""
         if kinds:
             self._outdated = True
         for shape in self._shapes.values():
             shape.changed(name)
 
     def learn(self) -> bool:
-        """Whose nodes there are and with which GPUs; True if that is different. Of several products that would do, the
-        one with least memory is given first."""
+        """Learn whose nodes there are and with which GPUs; True if that is different. Of several products that would
+        do, the one with least memory is given first."""
         if not self._outdated:
             return False
         self._outdated = False

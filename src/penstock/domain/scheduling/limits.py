@@ -1,4 +1,4 @@
-"""Limits of groups and their members: a job beyond a limit waits and delays nobody."""
+"""Count against the limits of groups and their members: a job beyond a limit waits and delays nobody."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Amount:
         self.workloads += sign
 
     def expect(self, ask: Ask) -> None:
-        """As if it had started with all its places."""
+        """Count a job as if it had started with all its places."""
         self.gpus += ask.places * ask.gpus
         self.cpus_milli += ask.places * (ask.cpus_milli or 0)
         self.memory_bytes += ask.places * (ask.memory_bytes or 0)
@@ -36,7 +36,7 @@ class Amount:
         return Amount(self.gpus, self.cpus_milli, self.memory_bytes, self.workloads)
 
     def share_of(self, total: Amount) -> float:
-        """Of what it holds most of, how much that is of all there is."""
+        """Return its share of all there is, by the resource that it holds most of."""
         return max(
             self.gpus / total.gpus if total.gpus else 0.0,
             self.cpus_milli / total.cpus_milli if total.cpus_milli else 0.0,
@@ -51,7 +51,7 @@ UNBOUNDED = 1 << 40
 
 
 class UserUsage:
-    """Who holds how much, and what that leaves."""
+    """What users and groups hold, and what their limits leave them."""
 
     def __init__(self, groups: Mapping[str, Group]) -> None:
         self._groups = groups
@@ -81,15 +81,15 @@ class UserUsage:
         return found is not None and (found.limits != NO_LIMITS or found.limits_each != NO_LIMITS)
 
     def places_ever(self, job: QueuedJob) -> int:
-        """How many places its limits leave it when nothing else runs."""
+        """Return how many places its limits leave it when nothing else runs."""
         return min((_places(job.ask, limits, NOTHING) for _, limits, _ in self._bounds(job)), default=UNBOUNDED)
 
     def places_now(self, job: QueuedJob) -> int:
         return min((_places(job.ask, limits, held) for _, limits, held in self._bounds(job)), default=UNBOUNDED)
 
     def shares_ever(self, job: QueuedJob) -> int | None:
-        """How many CPUs its limits leave for shares of nodes when nothing else runs: how many a share is, is known only
-        with the node. None: no limit does, or it says how many it needs."""
+        """Return how many CPUs its limits leave for shares of nodes when nothing else runs: how many a share is, is
+        known only with the node. None: no limit does, or the job says how many it needs."""
         return self._shares(job, (limits.cpus_milli for _, limits, _ in self._bounds(job)))
 
     def shares_now(self, job: QueuedJob) -> int | None:
@@ -101,12 +101,12 @@ class UserUsage:
         return min((left for left in lefts if left is not None), default=None)
 
     def tightest(self, job: QueuedJob, *, ever: bool = False) -> str:
-        """Whose limit leaves it fewest CPUs; `ever`: when nothing else runs."""
+        """Return whose limit leaves it fewest CPUs; `ever`: when nothing else runs."""
         bounds = [(who, _cpus_left(limits, NOTHING if ever else held)) for who, limits, held in self._bounds(job)]
         return min((left, who) for who, left in bounds if left is not None)[1]
 
     def why(self, job: QueuedJob, places: int) -> str | None:
-        """`group vision may have 8 GPUs at once: 7 are taken, needs 2`."""
+        """Say which limit is in the way: `group vision may have 8 GPUs at once: 7 are taken, needs 2`."""
         for who, limits, held in self._bounds(job):
             for _, most, taken, need, show, words in _each(job.ask, limits, held, places):
                 if need and taken + need > most:
@@ -114,14 +114,14 @@ class UserUsage:
         return None
 
     def why_share(self, job: QueuedJob, cpus_milli: int) -> str | None:
-        """The same of a share of so many CPUs."""
+        """Say the same of a share of so many CPUs."""
         for who, limits, held in self._bounds(job):
             if limits.cpus_milli is not None and held.cpus_milli + cpus_milli > limits.cpus_milli:
                 return _beyond(who, limits.cpus_milli, held.cpus_milli, cpus_milli, show_cpus, "CPUs")
         return None
 
     def never(self, job: QueuedJob, places: int) -> dict[str, str]:
-        """Which limits leave too little for it even alone, by what it asks for."""
+        """Return which limits leave too little for it even alone, by what it asks for."""
         found: dict[str, str] = {}
         for who, limits, _ in self._bounds(job):
             for key, most, _, need, show, words in _each(job.ask, limits, NOTHING, places):

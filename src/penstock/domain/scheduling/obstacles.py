@@ -1,4 +1,4 @@
-"""Why a node cannot take a replica: never, or not now."""
+"""Find why a node cannot take a replica: never, or not now."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Obstacle:
 
 
 def obstacles(ask: Ask, room: NodeCapacity) -> list[Obstacle]:
-    """All that keep one place of it from this node now."""
+    """Return all that keeps one place of it from this node now."""
     return [*never_there(ask, room.node), *closed(ask, room.node), *short(ask, room)]
 
 
@@ -49,7 +49,7 @@ def closed(ask: Ask, node: Node) -> list[Obstacle]:
 
 
 def never_there(ask: Ask, node: Node) -> list[Obstacle]:
-    """Why even the empty node would not do."""
+    """Return why even the empty node would not do."""
     return [Obstacle(key, message, passes=False) for key, message in _never(ask, node)]
 
 
@@ -73,7 +73,7 @@ def _never(ask: Ask, node: Node) -> Iterable[tuple[str, str]]:
 
 
 def sized(node: Node) -> bool:
-    """Of one that has never answered nobody knows what it has."""
+    """Is the node's size known? A node that has never answered has none."""
     return node.cpus_milli > 0
 
 
@@ -87,12 +87,12 @@ def _too_small(ask: Ask, node: Node) -> Iterable[tuple[str, str]]:
 
 
 def _cpus(ask: Ask, node: Node) -> int:
-    """Of a machine with 3.5 CPUs three can be had whole."""
+    """Return how many CPUs can be had: of a machine with 3.5, three can be had whole."""
     return node.cpus_milli // 1000 * 1000 if ask.exclusive else node.cpus_milli
 
 
 def short(ask: Ask, room: NodeCapacity) -> list[Obstacle]:
-    """Of what the node has, too little is free."""
+    """Return of what the node has too little free."""
     node, free = room.node, room.free
     found = []
     there = [gpu for gpu in node.gpus if ask.takes(gpu)] if ask.gpus else []
@@ -121,7 +121,7 @@ def _needed(each: int | None, total: int, ask: Ask, node: Node) -> tuple[int, st
 
 
 def foreign(gpus: Sequence[Gpu], room: NodeCapacity) -> str:
-    """`1 used by programs that Penstock did not start (python, process 4711)`."""
+    """Say who else uses the GPUs: `1 used by programs that Penstock did not start (python, process 4711)`."""
     ours = {uuid for held in room.held.values() for place in room.places_of(held) for uuid in place.gpus}
     others = [gpu for gpu in gpus if gpu.uuid not in ours and not usable(gpu)]
     elsewhere = sum(gpu.taken_elsewhere for gpu in others)
@@ -133,7 +133,7 @@ def foreign(gpus: Sequence[Gpu], room: NodeCapacity) -> str:
 
 
 def _first(gpu: Gpu) -> str:
-    """The first that computes there, or what is seen of it."""
+    """Name the first program that computes there, or what is seen of it."""
     if not gpu.processes:
         return gpu.outside
     process = gpu.processes[0]
@@ -141,13 +141,13 @@ def _first(gpu: Gpu) -> str:
 
 
 def gpu_words(products: Sequence[str], number: int) -> str:
-    """`A10 or L4 GPUs`."""
+    """Name the GPUs: `A10 or L4 GPUs`."""
     product = f"{' or '.join(products)} " if products else ""
     return f"{product}GPU{'s' if number != 1 else ''}"
 
 
 def product_words(gpus: Sequence[Gpu]) -> str | None:
-    """Their name, if all are of one product."""
+    """Return the product's name, if all are of one product."""
     names = {gpu.product for gpu in gpus}
     return names.pop() if len(names) == 1 else None
 
@@ -171,7 +171,8 @@ def fits_ever(ask: Ask, nodes: Iterable[Node]) -> bool:
 
 
 def never(ask: Ask, rooms: Sequence[NodeCapacity]) -> dict[str, str]:
-    """`rooms` are the nodes it may use. One that is closed now may be open tomorrow."""
+    """Return why no node could ever run it; `rooms` are the nodes it may use. One that is closed now may be open
+    tomorrow."""
     if not rooms:
         return {"node": NO_NODE}
     if elsewhere := [f"volume {volume} is on {home}" for volume, home in ask.volumes if ask.node not in (None, home)]:
@@ -200,7 +201,7 @@ def never(ask: Ask, rooms: Sequence[NodeCapacity]) -> dict[str, str]:
 
 
 def never_shared(ask: Ask, places: int, rooms: Sequence[NodeCapacity], cpus_milli: int) -> str | None:
-    """Of one that is counted with shares and may have so many CPUs at most: what the smallest is, if that is more."""
+    """Say that the smallest share of a node is more CPUs than its limits leave."""
     nodes = [room.node for room in rooms if not never_there(ask, room.node)]
     if not all(map(sized, nodes)):
         return None
@@ -223,7 +224,7 @@ _KEYS = ("node", "volumes", "allows", "cpu_product", "labels", "accelerators", "
 
 
 def _on_the_only(ask: Ask, places: int, room: NodeCapacity) -> dict[str, str]:
-    """All its places together, for they must share the node."""
+    """Return why all places together do not fit, for they must share the only node."""
     node = room.node
     each = f" ({places} nodes together)" if places > 1 else ""
     there = {obstacle.key for obstacle in never_there(ask, node)}
@@ -244,7 +245,7 @@ def _on_the_only(ask: Ask, places: int, room: NodeCapacity) -> dict[str, str]:
 
 
 def _said(key: str, ask: Ask, rooms: Sequence[NodeCapacity]) -> str:
-    """What no node has, beside what they have."""
+    """Say what no node has, beside what they have."""
     nodes = [room.node for room in rooms]
     match key:
         case "node":
@@ -294,7 +295,7 @@ def _products(ask: Ask, node: Node) -> list[str]:
 
 
 def inventory(rooms: Iterable[NodeCapacity]) -> str:
-    """`2 × NVIDIA A10 (1 free)`, for each product."""
+    """List what there is of each product: `2 × NVIDIA A10 (1 free)`."""
     totals: dict[str, int] = {}
     free: dict[str, int] = {}
     for room in rooms:

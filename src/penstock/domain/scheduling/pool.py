@@ -1,4 +1,4 @@
-"""The scheduler's state: nodes, what runs on them and what waits; asked for decisions and reasons."""
+"""Keep the scheduler's state: nodes, what runs on them and what waits; asked for decisions and reasons."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from penstock.domain.users import Group
 
 
 class Pool:
-    """Equal to one that was told the same nodes, groups, held and waiting afresh, in any order."""
+    """The state of the scheduler: equal to one that was told the same nodes, groups, held and waiting afresh, in any
+    order."""
 
     def __init__(self) -> None:
         self._rooms: dict[str, NodeCapacity] = {}
         self._seen: dict[str, Node] = {}
-        """As last told: the very same again is no news."""
+        """The nodes as last told: the very same again is no news."""
         self._groups: dict[str, Group] = {}
         self._queue = Queue()
         self._held: dict[str, PlacedJob] = {}
@@ -40,18 +41,18 @@ class Pool:
         self._order: Iterator[QueuedJob] = iter(())
         self._places: dict[str, int] | None = None
         self._out: dict[tuple[int, str], set[str]] | None = None
-        """Those that cannot have a turn, by priority downwards and group."""
+        """Jobs that cannot have a turn, by priority downwards and group."""
         self._generation = 1
-        """Of the nodes: another one whenever one could run something that it could not run before, or no longer can."""
+        """A number that changes whenever a node could run something that it could not run before, or no longer can."""
         self._settled = False
-        """Nothing happened since a round in which nothing could start."""
+        """Has nothing happened since a round in which nothing could start?"""
         self._round: tuple[Round, Iterator[PlacedJob | None]] | None = None
-        """One that was broken off before all were looked at."""
+        """A round that was broken off before all were looked at."""
         self._expected: datetime | None = None
-        """When the first of those has room for whom it is kept: if that does not come, others may be expected first."""
+        """When the first reservation has its room: if that does not come, others may be expected first."""
 
     def copy(self) -> Pool:
-        """Return one that can be asked what would happen."""
+        """Return a copy that can be asked what would happen."""
         other = Pool()
         for group in self._groups.values():
             other.set_group(group)
@@ -66,7 +67,7 @@ class Pool:
     # what happens
 
     def see(self, node: Node) -> None:
-        """A node is there, or is different."""
+        """Take note of a node that is there, or is different."""
         if self._seen.get(node.name) is node:
             return
         self._seen[node.name] = node
@@ -81,7 +82,7 @@ class Pool:
         self._changed(node.name, kinds=before is None or _kind(before.node) != _kind(node))
 
     def lose(self, name: str) -> None:
-        """A node is no longer registered; what runs there is held until it is released."""
+        """Forget a node that is no longer registered; what runs there is held until it is released."""
         self._seen.pop(name, None)
         if room := self._rooms.pop(name, None):
             self._count(room.node, None)
@@ -98,13 +99,13 @@ class Pool:
             self._moved()
 
     def enqueue(self, job: QueuedJob) -> None:
-        """It waits from now on; one that had places gives them back."""
+        """Let a job wait from now on; one that had places gives them back."""
         self.release(job.id)
         self._queue.add(job)
         self._moved()
 
     def hold(self, held: PlacedJob) -> None:
-        """It has places, by the record; said again, from another start or with other places."""
+        """Count the places that a job has by its record; said again, from another start or with other places."""
         self.release(held.job.id)
         self._held[held.job.id] = held
         self._usage.add(held)
@@ -116,7 +117,7 @@ class Pool:
         self._moved()
 
     def release(self, workload_id: str) -> bool:
-        """It is over, or was taken out of the queue. True if that changed anything."""
+        """Forget a job that is over, or was taken out of the queue. True if that changed anything."""
         if workload_id in self._queue.jobs:
             self._queue.remove(workload_id)
             if not self._queue.jobs:  # nobody is left to keep room for, and nobody need decide that
@@ -153,8 +154,8 @@ class Pool:
     # what is decided
 
     def decide(self, now: datetime, most: int = 64) -> list[PlacedJob]:
-        """What starts now, already counted as held. Ask again until nothing more does and all is settled: each start
-        moves the turns, and of very many kinds of jobs some are looked at in one go.
+        """Return what starts now, already counted as held. Ask again until nothing more does and all is settled: each
+        start moves the turns, and of very many kinds of jobs some are looked at in one go.
 
         Time alone lets nothing start, so where nothing happened nothing is looked at, unless something should have.
         """
@@ -178,7 +179,7 @@ class Pool:
         return starts
 
     def _going_on(self, now: datetime) -> tuple[Round, Iterator[PlacedJob | None]]:
-        """The round in which some were not looked at yet, if nothing happened since; else another."""
+        """Return the round in which some were not looked at yet, if nothing happened since; else another."""
         if self._round:
             self._round[0].go_on(now)
             return self._round
@@ -210,8 +211,8 @@ class Pool:
         return self._held
 
     def ahead(self, workload_id: str) -> int:
-        """How many wait ahead of it, if those that come now change nothing. What cannot have a turn, for a limit or for
-        want of a node, is in nobody's way, and nobody in its."""
+        """Return how many wait ahead of it, if those that come now change nothing. What cannot have a turn, for a limit
+        or for want of a node, is in nobody's way, and nobody in its."""
         job, out = self._queue.jobs[workload_id], self._kept_out()
         if workload_id in out.get((-job.priority, job.group), ()):
             return 0
@@ -235,7 +236,7 @@ class Pool:
         return not self._fits_ever(line.kind) or (self._usage.limits(first.group) and self._beyond(first))
 
     def _fits_ever(self, kind: JobShape) -> bool:
-        """Looked up for each kind once, until the nodes are others."""
+        """Could any node run this kind? Looked up once for each kind, until the nodes are others."""
         if kind.fits_ever[0] != self._generation:
             kind.fits_ever = (self._generation, fits_ever(kind.ask, (room.node for room in self._rooms.values())))
         return kind.fits_ever[1]
@@ -250,7 +251,7 @@ class Pool:
         return {uuid: held.job.id for held in self._held.values() for place in held.places for uuid in place.gpus}
 
     def explain(self, workload_id: str) -> Explanation:
-        """Each node and why not, of one that waits."""
+        """Explain why a job waits, with what each node says."""
         job = self._queue.jobs[workload_id]
         return self._scene.explain(job, self.ahead(workload_id))
 
@@ -268,19 +269,19 @@ class Pool:
         return found
 
     def first(self, most: int) -> list[str]:
-        """Those at the head of the queue, in order."""
+        """Return those at the head of the queue, in order."""
         return [job.id for job in islice(self._queue.order(self._usage, self._total, {}), most)]
 
     def outlook(self, job: QueuedJob, now: datetime) -> WaitCause | None:
-        """Why a job that came now would wait; None if it would start."""
+        """Return why a job that came now would wait; None if it would start."""
         cause = self._scene.outlook(job, now)
         if cause is None or cause.by_rule:
             return cause
         return cause.behind(self._queue.before(job, self._usage, self._total, self._kept_out()))
 
     def never(self, job: QueuedJob, coming: Iterable[Node] = ()) -> dict[str, str]:
-        """Why it could not run even if nothing else did, by what it asks for; nothing, if it could. `coming` are nodes
-        that are not here yet."""
+        """Return why it could not run even if nothing else did, by what it asks for; nothing, if it could. `coming` are
+        nodes that are not here yet."""
         return self._scene.never(job, coming)
 
     @property
@@ -290,7 +291,7 @@ class Pool:
 
 
 def _face(node: Node, held: Mapping[str, PlacedJob]) -> tuple[Any, ...]:
-    """What of a node a decision depends on: not how full its GPUs' memory is, nor when it was seen."""
+    """Return what of a node a decision depends on: not how full its GPUs' memory is, nor when it was seen."""
     ours = {uuid for each in held.values() for place in each.places for uuid in place.gpus}
     gpus = [(gpu.uuid, gpu.product, gpu.minor, gpu.memory_bytes, usable(gpu) or gpu.uuid in ours) for gpu in node.gpus]
     size = (node.cpus_milli, node.memory_bytes, node.cpu_product, node.labels, gpus)
@@ -298,7 +299,7 @@ def _face(node: Node, held: Mapping[str, PlacedJob]) -> tuple[Any, ...]:
 
 
 def _nature(node: Node) -> tuple[Any, ...]:
-    """What decides whether it could run something if it were empty and open."""
+    """Return what decides whether a node could run something if it were empty and open."""
     gpus = sorted((gpu.uuid, gpu.product) for gpu in node.gpus)
     size = (node.cpus_milli, node.memory_bytes, node.cpu_product, node.labels, gpus)
     return (*size, node.group, node.allows)

@@ -1,4 +1,4 @@
-"""The order of the queue: by priority, then fair between groups, then first come first served.
+"""Order the queue by priority, then fairly between groups, then first come first served.
 
 Among equal priorities the group goes first that holds the smallest share of what there is, counted by the resource it
 holds most of. Groups with equal shares, and the jobs of one group, go in the order in which they came.
@@ -16,9 +16,9 @@ from penstock.domain.scheduling.demand import Ask, QueuedJob
 from penstock.domain.scheduling.limits import Amount, UserUsage
 
 Came = tuple[datetime, str]
-"""First come, first served: since when, and the id."""
+"""The order in which jobs came: since when, and the id."""
 Out = Mapping[tuple[int, str], Collection[str]]
-"""Ids of those that cannot have a turn, for a limit or for want of a node; by priority downwards and group."""
+"""Ids of jobs that cannot have a turn, for a limit or for want of a node; by priority downwards and group."""
 
 
 def came(job: QueuedJob) -> Came:
@@ -26,7 +26,7 @@ def came(job: QueuedJob) -> Came:
 
 
 class JobShape:
-    """All that ask for the same of the nodes, whoever they are."""
+    """The jobs that ask for the same of the nodes, whoever's they are."""
 
     __slots__ = ("ask", "durations", "fits_ever")
 
@@ -34,7 +34,7 @@ class JobShape:
         self.ask = ask
         self.durations: Counter[int | None] = Counter()
         self.fits_ever: tuple[int, bool] = (0, True)
-        """Whether the nodes that there are could run it, and in which generation of them that was found."""
+        """Whether the nodes could run it, and in which generation of them that was found."""
 
 
 class Lane:
@@ -65,7 +65,7 @@ class Row:
         self._sums = [Amount()]
 
     def changed(self, place: int) -> None:
-        """From this one on they are others."""
+        """Note that the jobs are others from this one on."""
         del self._sums[place + 1 :]
 
     def turn(self, place: int, held: Amount, total: Amount) -> float:
@@ -76,7 +76,8 @@ class Row:
         return held.plus(self._sums[place]).share_of(total)
 
     def before(self, turn: tuple[float, Came], held: Amount, total: Amount) -> int:
-        """The more of them have started, the later is the next."""
+        """Return how many of these have their turn before this one: the more of them have started, the later is the
+        next."""
         places = range(len(self.jobs))
         return bisect_left(places, turn, key=lambda place: (self.turn(place, held, total), came(self.jobs[place])))
 
@@ -157,7 +158,7 @@ class Queue:
             del self._kinds[kind.ask]
 
     def sort_by(self, key: Callable[[Ask], Ask]) -> None:
-        """What is the same to ask for depends on the nodes there are."""
+        """Sort all jobs anew: which asks are the same depends on the nodes there are."""
         jobs = list(self.jobs.values())
         self.jobs, self.waiting, self._kinds = {}, {}, {}
         self._key = key
@@ -165,7 +166,7 @@ class Queue:
             self.add(job)
 
     def order(self, usage: UserUsage, total: Amount, out: Out) -> Iterator[QueuedJob]:
-        """All of them but `out`, as if each had its turn and started."""
+        """Yield all but `out` in order, as if each had its turn and started."""
         for priority in sorted({priority for priority, _ in self.waiting}):
             turns = [
                 _turns(found.but(out.get((each, group))), usage.of(group), total)
@@ -175,8 +176,10 @@ class Queue:
             yield from (job for _, _, job in merge(*turns))
 
     def before(self, job: QueuedJob, usage: UserUsage, total: Amount, out: Out) -> int:
-        """How many would have their turn before one that is not among them. Asked of each that comes, however many
-        there are: none is gone through that need not."""
+        """Return how many would have their turn before a job that is not among them.
+
+        This is asked for each that comes, however many there are: none is gone through that need not be.
+        """
         own = self.waiting.get((-job.priority, job.group), WaitingJobs())
         row = own.row(out.get((-job.priority, job.group)))
         mine = row.turn(bisect_left(row.jobs, came(job), key=came), usage.of(job.group), total), came(job)
@@ -191,7 +194,7 @@ class Queue:
 
 
 def _turns(jobs: Iterable[QueuedJob], held: Amount, total: Amount) -> Iterator[tuple[float, Came, QueuedJob]]:
-    """Of one group and priority: each has its turn the later, the more those before it have."""
+    """Yield the turns of one group and priority: each job has its turn the later, the more those before it have."""
     held = held.copy()
     for job in jobs:
         yield held.share_of(total), came(job), job

@@ -19,16 +19,16 @@ from penstock.domain.scheduling.fit import count, first_end, spend
 from penstock.domain.scheduling.index import FitIndex, Step
 
 SURE, UNSURE, NOT_BEFORE = range(3)
-"""How the first of a moment is to be understood."""
+"""How sure it is when something ends: the first part of a `Moment`."""
 LAST = "~"
-"""Of what comes at the same moment, nodes of which something is kept come last."""
+"""The id that comes last at the same moment: nodes of which something is kept."""
 INSTANT = timedelta(microseconds=1)
 
 
 def reserve(
     job: QueuedJob, places: int, shape: FitIndex, kept: Kept, rooms: Mapping[str, NodeCapacity], now: datetime
 ) -> Reservation | None:
-    """None: nowhere."""
+    """Reserve places for a job where it has room first; None: nowhere."""
     nodes: dict[str, int] = {}
     total = 0
     last: Moment = (SURE, now, "")
@@ -46,7 +46,7 @@ def reserve(
 
 
 def _reservation(job: QueuedJob, shape: FitIndex, nodes: dict[str, int], last: Moment, now: datetime) -> Reservation:
-    """What should be over already is expected to end any moment."""
+    """Make the reservation. What should be over already is expected to end any moment."""
     how, when, _ = last
     starts = None if how == UNSURE else max(when, now)
     return Reservation(
@@ -66,7 +66,8 @@ class _Steps:
         self._now = now
 
     def steps(self) -> Iterator[Step]:
-        """As the shape knows them; but nodes of which something is kept are looked at anew, when they could be next."""
+        """Yield the steps of the shape; but nodes of which something is kept are looked at anew, when they could be
+        next."""
         self._shape.look()
         shared = [guess for name in self._kept for guess in self._guess(self._rooms[name])]
         heapify(shared)
@@ -93,8 +94,8 @@ class _Steps:
             heappush(shared, each)
 
     def _beside(self, room: NodeCapacity) -> Iterator[Step]:
-        """How much more room there is at each moment, or less: what begins too late is not over before another's turn
-        comes."""
+        """Yield how much more room a node has at each moment, or less: what begins too late is not over before
+        another's turn comes."""
         name, kept, had = room.node.name, self._kept[room.node.name], 0
         for later, when, free in self._moments(room, kept):
             fits = count(self._shape.ask, self._shape.widest.products, free, room.node)
@@ -105,8 +106,8 @@ class _Steps:
                 return
 
     def _moments(self, room: NodeCapacity, kept: Iterable[Reservation]) -> Iterator[tuple[int, Moment, Free]]:
-        """What it may use of a node: now, whenever that may change, and once what has no end is gone. Before there is
-        room at all, there is none beside."""
+        """Yield what it may use of a node: now, whenever that may change, and once what has no end is gone. Before
+        there is room at all, there is none beside."""
         job, now, later = self._job, self._now, room.later
         if room.node.name in self._shape.widest.counts:
             yield 0, (SURE, now, ""), beside(kept, room, over(job, now))
@@ -126,7 +127,7 @@ class _Steps:
             yield 1, (NOT_BEFORE, min((each for each in starts if each), default=now), LAST), free
 
     def _known(self, held: Sequence[PlacedJob], kept: Iterable[Reservation]) -> list[datetime]:
-        """When something ends from the first of these on, or it becomes too late to be over in time."""
+        """Return when something ends from the first of these on, or it becomes too late to be over in time."""
         now = self._now
         ends = [max(each.ends, now) for each in held if each.ends]
         found = {*ends, *(each.ends for each in kept if each.ends)}
@@ -137,7 +138,7 @@ class _Steps:
 
 
 RESERVATIONS = 8
-"""Further shapes keep their order, but no room."""
+"""How many shapes have room reserved; further ones keep their order, but no room."""
 
 
 @dataclass(frozen=True)
@@ -164,23 +165,23 @@ class Reservation:
 
 
 Kept = Mapping[str, Sequence[Reservation]]
-"""By node, in the order of their turns."""
+"""Reservations by node, in the order of their turns."""
 
 
 def over(job: QueuedJob, begins: datetime) -> datetime | None:
-    """When a job that begins then has ended; None is not known."""
+    """Return when a job that begins then has ended; None is not known."""
     return None if job.max_duration is None else begins + timedelta(seconds=job.max_duration)
 
 
 def beside(kept: Iterable[Reservation], room: NodeCapacity, end: datetime | None) -> Free:
-    """What of this node a job may use from now until `end` without delaying one of these."""
+    """Return what of this node a job may use from now until `end` without delaying one of these."""
     those = [each for each in kept if each.begins_before(end)]
     free = spent((each for each in those if each.starts is None), room, room.free)
     return _common(free, those, room, {each.starts for each in those if each.starts})
 
 
 def beside_from(kept: Iterable[Reservation], room: NodeCapacity, begins: datetime, end: datetime | None) -> Free:
-    """The same of a job that begins later."""
+    """Return the same for a job that begins later."""
     those = [each for each in kept if each.begins_before(end)]
     starts = {each.starts for each in those if each.starts and each.starts > begins}
     return _common(_at(those, room, begins), those, room, starts)
@@ -193,7 +194,7 @@ def spent(kept: Iterable[Reservation], room: NodeCapacity, free: Free) -> Free:
 
 
 def _common(free: Free, kept: Sequence[Reservation], room: NodeCapacity, moments: Iterable[datetime]) -> Free:
-    """There is less when something starts, and only then."""
+    """Return what is free throughout: there is less when something starts, and only then."""
     for moment in moments:
         free = free.common(_at(kept, room, moment))
     return free

@@ -1,4 +1,4 @@
-"""One round over the queue: each job gets nodes, or room is reserved for it."""
+"""Run one round over the queue: each job gets nodes, or room is reserved for it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from penstock.domain.scheduling.queue import Came, JobShape, Lane, Queue, Waitin
 from penstock.domain.scheduling.reserve import RESERVATIONS, Reservation, reserve
 
 KINDS = 256
-"""So many different asks are looked at in one go."""
+"""How many different asks are looked at in one go."""
 ENDLESS = FOR_EVER + 1
 
 
 def wish(job: QueuedJob, shape: FitIndex, usage: UserUsage) -> tuple[int, int]:
-    """How many places it would like, and how many it needs to start."""
+    """Return how many places a job would like, and how many it needs to start."""
     if not job.ask.array:
         return job.ask.places, job.ask.places
     most = max(min(job.ask.places, shape.capacity, usage.places_ever(job)), 1)
@@ -34,7 +34,8 @@ def wish(job: QueuedJob, shape: FitIndex, usage: UserUsage) -> tuple[int, int]:
 def ways(
     job: QueuedJob, shape: FitIndex, most: int, least: int, usage: UserUsage, shapes: FitIndexes
 ) -> list[tuple[FitIndex, int]]:
-    """The nodes that its limits leave it, and how many places there, the best first; nothing: it is beyond a limit."""
+    """Return the nodes that its limits leave it, and how many places there, the best first; nothing: it is beyond a
+    limit."""
     most = min(most, usage.places_now(job))
     if most < least:
         return []
@@ -55,7 +56,7 @@ class Round:
         now: datetime,
     ) -> None:
         self.kept: dict[str, list[Reservation]] = {}
-        """By node, in the order of their turns."""
+        """The reservations by node, in the order of their turns."""
         self._queue = queue
         self._rooms = rooms
         self._usage = usage
@@ -66,16 +67,16 @@ class Round:
         self._shares: dict[str, float] = {}
         self._reserved: set[Ask] = set()
         self._too_long: dict[JobShape, int] = {}
-        """Of a kind that had its turn: nothing that lasts so long, or longer, can start any more."""
+        """For each kind that had its turn: nothing that lasts so long, or longer, can start any more."""
         self._out: set[Lane] = set()
-        """Beyond a limit of their user or group."""
+        """Lanes that are beyond a limit of their user or group."""
 
     def go_on(self, now: datetime) -> None:
         self._now = self._choosing.now = now
 
     def turns(self) -> Iterator[PlacedJob | None]:
-        """Those that start, one by one; the caller takes each out of the queue and into its rooms. None: so many kinds
-        were looked at that something else should have its turn before the others are."""
+        """Yield the jobs that start, one by one; the caller takes each out of the queue and into its rooms. None: so
+        many kinds were looked at that something else should have its turn before the others are."""
         heap = [(key[0], self._share(key[1]), *came(each.jobs[0]), key) for key, each in self._queue.waiting.items()]
         heapify(heap)
         lines: dict[tuple[int, str], list[tuple[Came, Lane]]] = {}
@@ -104,11 +105,11 @@ class Round:
 
     @property
     def expected(self) -> datetime | None:
-        """When the first has room of those for whom it is kept, if that is known."""
+        """Return when the first reservation has its room, if that is known."""
         return min((each.starts for kept in self.kept.values() for each in kept if each.starts), default=None)
 
     def _lines(self, waiting: WaitingJobs) -> list[tuple[Came, Lane]]:
-        """The first of each kind of which anything might still start."""
+        """Return the first of each kind of which anything might still start."""
         found = [first for kind, lines in waiting.lines.items() if (first := self._first(kind, lines.values()))]
         heapify(found)
         return found
@@ -141,7 +142,8 @@ class Round:
         return share
 
     def _attempt(self, line: Lane, job: QueuedJob) -> PlacedJob | None:
-        """None: it waits. Beyond a limit of its user or group it is in nobody's way; else room is kept for it."""
+        """Place a job; None: it waits. Beyond a limit of its user or group it is in nobody's way; else room is kept for
+        it."""
         kind = line.kind
         self._too_long.setdefault(kind, ENDLESS)
         shape = self._shapes.of(kind.ask)
@@ -162,7 +164,7 @@ class Round:
         return None
 
     def _shortest_too_long(self, like: QueuedJob, shape: FitIndex, kind: JobShape) -> int:
-        """There is room, but it is kept: what is shorter than this may pass."""
+        """Return the shortest duration that cannot pass: there is room, but it is kept for others."""
         found, places = like.lasts, kind.ask.places
         for duration in sorted(kind.durations, key=lasts, reverse=True):
             if lasts(duration) < found:

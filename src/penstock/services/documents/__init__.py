@@ -1,1 +1,1 @@
-"""Texts of documents: apply, delete, compare and export."""
+"""Apply, delete, compare and export texts of documents."""

@@ -1,7 +1,7 @@
-"""Apply a text of documents. All of it is checked before any of it is written.
+"""Apply a text of documents, of which all is checked before any is written.
 
 Each thing is made by its name: what is there already and the same is left alone, so that the same text can be applied
-again and again; what is there and different is refused, but for a volume that is to grow.
+again and again; what already exists and is different is refused, but for a volume that is to grow.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from penstock.services.documents.kinds import (
     Planned,
     placed,
     together,
+    volume_named,
 )
 from penstock.services.idempotency import KeyedRequest
 from penstock.services.infrastructure import Infrastructure
@@ -55,7 +56,6 @@ from penstock.services.workloads.references import UpcomingObjects, homes_of
 from penstock.services.workloads.submit import Prepared, Submit, sends_workdir
 from penstock.services.workloads.uploads import Uploads
 from penstock.store.database import Database
-from penstock.store.session import Store
 from penstock.wire.requests import Application, NewVolume, Submission
 from penstock.wire.workloads import Applied
 
@@ -98,7 +98,8 @@ class Apply:
         return await self._make_all(caller, plans, key)
 
     def _would_be_applied(self, plans: Sequence[Planned]) -> tuple[Applied, ...]:
-        """No id of what is not made; and each workload waits for room behind those of the text that come before it."""
+        """Say what would become of each document. What would be made has no id, and a workload waits behind those that
+        come before it in the text."""
         jobs = [plan.job for plan in plans if plan.job]
         causes = self._queue.outlook_together(jobs) if len(jobs) > 1 else {}
         applied = []
@@ -113,7 +114,8 @@ class Apply:
     # planning
 
     async def _plan(self, caller: Caller, read: ReadResult, asked: Application) -> list[Planned]:
-        """In the order they are made: what others need first. Every problem of every document at once."""
+        """Plan the documents in the order they are made, what others need first, and refuse every problem of all of
+        them."""
         documents, found = read.documents, Findings(asked.source, read)
         if read.problems:
             asked = asked.model_copy(update={"dry_run": True})
@@ -128,7 +130,7 @@ class Apply:
         for document in (each for each in documents if isinstance(each, ManifestVolume)):
             with found.of(document, Deed(Verb.create, Kind.Volume, caller.group, document.claim.name)):
                 volumes.append(await _planned(partial(self._plan_volume, caller, document)))
-                made.append((volumes[-1], partial(_at, document)))
+                made.append((volumes[-1], partial(placed, document)))
         groups = {each.name: each.noun for each in said.documents if isinstance(each.noun, Group)}
         found.problems.extend(await self._beyond_limits(made, groups))
         fresh = {plan.name for plan in nouns if plan.result == CREATED and plan.kind == Kind.Storage}
@@ -166,13 +168,14 @@ class Apply:
     async def _beyond_limits(
         self, made: Sequence[tuple[Planned, Callable[[Problem], Problem]]], groups: Mapping[str, Group]
     ) -> list[Problem]:
-        """What is too much in volumes, all of the text together, each where its document says its size."""
+        """Return which volumes are too large for their groups when all of the text are made, each where its document
+        says its size."""
         volumes = [(volume, at) for plan, at in made if (volume := plan.volume or plan.larger)]
         found = await self._volumes.beyond_limits([volume for volume, _ in volumes], groups)
         return [at(problem) for (_, at), problems in zip(volumes, found, strict=True) for problem in problems]
 
     def _in_group(self, caller: Caller, document: Runnable, groups: frozenset[str]) -> Caller:
-        """In the group it says, which may come with it."""
+        """Return the caller in the group that the document names, which may be made by the same text."""
         named, task = document.group if isinstance(document, WorkloadDocument) else None, document.task
         try:
             return self._people.in_group(caller, named, groups) if named else caller
@@ -182,29 +185,24 @@ class Apply:
 
     async def _plan_volume(self, caller: Caller, document: ManifestVolume) -> Planned:
         claim = document.claim
-        asked = NewVolume(
-            name=claim.name,
-            size=claim.size,
-            storage_class=claim.storage_class,
-            access_modes=[str(mode) for mode in claim.access_modes],
-            storage=None,
-            sub_path=None,
-        )
-        found = await self._db.read(lambda tx: _volume_named(tx, caller, claim.name))
+        modes = [str(mode) for mode in claim.access_modes]
+        given = {"name": claim.name, "size": claim.size, "storage_class": claim.storage_class, "access_modes": modes}
+        asked = NewVolume.model_validate(given)
+        found = await self._db.read(lambda tx: volume_named(tx, caller.group, claim.name))
         try:
             wanted = await self._volumes.plan(caller, asked)
             if found is None:
                 return Planned(CLAIM, claim.name, CREATED, volume=wanted, asked=asked)
             return await self._plan_known_volume(caller, document, found, wanted, asked)
         except Invalid as error:
-            raise Invalid(error.message, problems=[_at(document, problem) for problem in error.problems]) from None
+            raise Invalid(error.message, problems=[placed(document, problem) for problem in error.problems]) from None
 
     async def _plan_known_volume(
         self, caller: Caller, document: ManifestVolume, found: Volume, wanted: Volume, asked: NewVolume
     ) -> Planned:
         fields = ("access_modes", *(("storage_class",) if asked.storage_class else ()))
         if problems := volume_differences(found, wanted, fields):
-            raise Invalid(f"Volume {found.name} is there and different.", problems=problems)
+            raise Invalid(f"Volume {found.name} already exists and is different.", problems=problems)
         if found.size_bytes == wanted.size_bytes:
             return Planned(CLAIM, found.name, NOT_CHANGED, id=found.id)
         caller.require(Verb.update, Kind.Volume)
@@ -235,19 +233,13 @@ class Apply:
         if there:
             seen, task = caller.rights.may(Verb.get, Kind.Workload, caller.group), with_kept(task, there[0])
             problems = open_secrets(task) or [different(there[0], task, seen=seen)]
-            raise Invalid(f"{name} is there and different.", problems=problems)
+            raise Invalid(f"{name} already exists and is different.", problems=problems)
         if task.spec.open_secrets:
             task = with_kept(task, await self._db.read(lambda tx: last_of(tx, caller, name)))
         sent = asked.files.get(_file(number))
-        submission = Submission.model_validate(
-            {
-                "text": "",
-                "source": asked.source,
-                "files": {"workdir": sent} if sent else {},
-                "venv": asked.venv,
-                "dry_run": asked.dry_run,
-            }
-        )
+        files = {"workdir": sent} if sent else {}
+        given = {"text": "", "source": asked.source, "files": files, "venv": asked.venv, "dry_run": asked.dry_run}
+        submission = Submission.model_validate(given)
         prepared = await self._submit.prepare(caller, task, submission, coming)
         said = (await self._submit.outlook(prepared)).message if asked.dry_run else prepared.workload.message
         return Planned(
@@ -264,7 +256,7 @@ class Apply:
         )
 
     def _refuse_missing_files(self, documents: Sequence[Document], asked: Application) -> None:
-        """All directories the texts name, at once."""
+        """Ask for all local directories that the texts name, at once."""
         wanted = {
             _file(number): document.task.spec.workdir
             for number, document in enumerate(documents)
@@ -282,7 +274,7 @@ class Apply:
     # making
 
     async def _make_all(self, caller: Caller, plans: Sequence[Planned], key: str | None) -> tuple[Applied, ...]:
-        """What stands in the way of one by now is its own result, and the others go on."""
+        """Make all that is planned. What cannot be made by now is its own result, and the others go on."""
         made, results = ApplyProgress(), list[Applied]()
         for some in together(plans):
             keys = [_key(key, len(results) + number) for number in range(len(some))]
@@ -300,13 +292,14 @@ class Apply:
             return replace(plan, result=FAILED, id=None, message=said).applied()
 
     async def _with_places(self, plans: Sequence[Planned], results: Sequence[Applied]) -> tuple[Applied, ...]:
-        """What one of several waits for is known when all are in the queue: each was planned as if it were alone."""
+        """Return the results with what each waits for once all are in the queue: each was planned as if it were
+        alone."""
         new = [one.id for plan, one in zip(plans, results, strict=True) if plan.workload and one.id == plan.id]
         causes = await self._queue.settled_causes([id_ for id_ in new if id_]) if len(new) > 1 else {}
         return tuple(one.model_copy(update=_waits(causes[one.id])) if one.id in causes else one for one in results)
 
     async def _make(self, caller: Caller, plan: Planned, key: str | None, made: ApplyProgress) -> Applied:
-        """Whoever applies the same at the same time may have been first."""
+        """Make it; if somebody else has made one of its name meanwhile, plan it anew and try once more."""
         try:
             return await self._make_planned(caller, plan, key, made)
         except NameTaken:
@@ -356,7 +349,7 @@ def _kind(document: Document) -> str:
 
 
 def _kind_place(document: Document) -> str | None:
-    """Where it says its kind; a task says none, and is known by its name."""
+    """Return where a document says its kind; a task says none, and is known by its name."""
     if isinstance(document, NounDocument | ManifestVolume):
         return document.place("kind")[0]
     return document.task.where("kind") or document.task.where("name")
@@ -378,16 +371,6 @@ def _homes(caller: Caller, document: Document) -> frozenset[tuple[str, str]]:
         return frozenset()
     named = document.group if isinstance(document, WorkloadDocument) else None
     return homes_of(document.task.spec, named or caller.group)
-
-
-def _volume_named(tx: Store, caller: Caller, name: str) -> Volume | None:
-    return next((volume for volume in tx.volumes.find(name, caller.group) if volume.name == name), None)
-
-
-def _at(document: ManifestVolume, problem: Problem) -> Problem:
-    """The problem at the place of the manifest that says it."""
-    where, field = document.place(str(problem.get("field")))
-    return Problem(problem["message"], where=where, field=field, hint=problem.get("hint"))
 
 
 def _file(number: int) -> str:

@@ -24,7 +24,7 @@ LOST = (
     "Group {} not found",
     "there is no group '{}'",
 )
-"""How others say that what they need is not there."""
+"""How a document says that what it needs is not there."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class Findings:
     source: str
     read: ReadResult
     problems: list[Problem] = field(default_factory=list)
-    """Of those that could be read, beyond the text."""
+    """The problems of documents that could be read, beside those of the text."""
     refused: list[tuple[Document, Deed, Forbidden]] = field(default_factory=list)
 
     @contextmanager
     def of(self, document: Document, deed: Deed) -> Iterator[None]:
-        """Keeps what is wrong with this one, so that the next can be looked at."""
+        """Keep what is wrong with this document, so that the next can be looked at."""
         try:
             yield
         except Invalid as error:
@@ -47,7 +47,8 @@ class Findings:
 
     @property
     def error(self) -> Forbidden | Invalid | None:
-        """One sentence for all of it. Who may not do it is told that and what is wrong with the text, and no more."""
+        """Return one error for all that is wrong. Who may not do something is told that and what is wrong with the
+        text, and no more."""
         said = f"{self.source} cannot be applied; nothing was changed."
         unread = self.read.problems
         if self.refused and len(self.read.documents) == 1 and not unread:
@@ -61,7 +62,8 @@ class Findings:
 
     @property
     def _certain(self) -> list[Problem]:
-        """Without what is not found because the document that makes it is not right."""
+        """Return the problems without those that follow from others: what is not found because the document that makes
+        it is wrong."""
         lost = {said.format(shorten(name)) for name in self.read.doubtful for said in LOST}
         return [problem for problem in self.problems if problem["message"] not in lost]
 
@@ -72,12 +74,12 @@ def _problem(document: Document, error: Forbidden) -> Problem:
 
 
 NAMED = 10
-"""So many of a circle are named."""
+"""How many of a circle are named."""
 
 
 def by_dependency(documents: Sequence[Document], home: str) -> tuple[list[int], list[Problem]]:
-    """Numbers of the workloads, without those that would wait for themselves; these are problems. `home` is the group
-    of those that name none."""
+    """Return the numbers of the workloads in an order in which none waits for a later one, and the circles as problems.
+    `home` is the group of those that name none."""
     waits = _waits(documents, home)
     left = {number: len(others) for number, others in waits.items()}
     followers: dict[int, list[int]] = {number: [] for number in waits}
@@ -99,7 +101,7 @@ def by_dependency(documents: Sequence[Document], home: str) -> tuple[list[int], 
 
 
 def _waits(documents: Sequence[Document], home: str) -> dict[int, list[int]]:
-    """Number of each workload → those of the text that it waits for."""
+    """Return which other workloads of the text each waits for, by number."""
     jobs = {n: each for n, each in enumerate(documents) if not isinstance(each, ManifestVolume | NounDocument)}
     known = {identity(job, home)[1:3]: number for number, job in jobs.items()}
     return {
@@ -113,7 +115,7 @@ def _waits(documents: Sequence[Document], home: str) -> dict[int, list[int]]:
 
 
 def _circles(waits: Mapping[int, int]) -> list[list[int]]:
-    """Of those of which each waits for another of them."""
+    """Return the circles of workloads that wait for each other; `waits` names one other for each."""
     seen: set[int] = set()
     circles = []
     for start in waits:

@@ -20,7 +20,7 @@ from penstock.domain.workloads import Workload
 from penstock.errors import Forbidden, NotFound, PenstockError
 from penstock.services.audit import Audit
 from penstock.services.documents.apply import CLAIM, Runnable, kind_of, workload_deed
-from penstock.services.documents.kinds import DELETED, FAILED, NOT_PRESENT, Nouns, order_of
+from penstock.services.documents.kinds import DELETED, FAILED, NOT_PRESENT, Nouns, order_of, volume_named
 from penstock.services.infrastructure import Infrastructure
 from penstock.services.people.people import People
 from penstock.services.volumes.volumes import Volumes
@@ -33,7 +33,7 @@ from penstock.wire.workloads import Applied, Summary
 log = logging.getLogger(__name__)
 STOPPING, NOT_RUNNING = "is being stopped", "not running"
 AT_ONCE = 64
-"""So many are deleted at the same time, so that others who ask meanwhile need not wait for all of them."""
+"""How many are deleted at the same time, so that others who ask meanwhile need not wait for all of them."""
 PATIENCE = 60.0
 """Seconds that what runs has to end; then its volumes stay, and the same can be asked again."""
 
@@ -56,7 +56,8 @@ class Unapply:
         self._nouns = Nouns(db, people, infrastructure, volumes, audit)
 
     async def delete(self, caller: Caller, asked: Documents, *, force: bool = False) -> tuple[Applied, ...]:
-        """Workloads first, so that nothing uses the volumes any more. With `force` also nodes that do not answer."""
+        """Delete all that the text names, workloads first, so that nothing uses the volumes any more. With `force` also
+        nodes that do not answer."""
         documents = await asyncio.to_thread(read_documents, asked.text, asked.source)
         until = time.monotonic() + PATIENCE
         jobs = [each for each in documents if _runs(each)]
@@ -76,7 +77,7 @@ class Unapply:
         return self._people.in_group(caller, named) if named else caller
 
     async def stop(self, caller: Caller, asked: Documents) -> tuple[Applied, ...]:
-        """Each workload that is not over; what it is now is its result."""
+        """Stop each workload that is not over; its state afterwards is its result."""
         documents = await asyncio.to_thread(read_documents, asked.text, asked.source)
         told = iter(await self._stop_jobs(caller, [each for each in documents if _runs(each)]))
         results: list[Applied] = []
@@ -90,7 +91,7 @@ class Unapply:
         return tuple(results)
 
     async def _stop_jobs(self, caller: Caller, jobs: Sequence[Runnable]) -> list[list[Applied]]:
-        """Those that have no place yet first: nothing else can stop them from getting one."""
+        """Stop the jobs that have no place yet before the others: nothing else can stop them from getting one."""
         found = [await self._found(caller, job) for job in jobs]
         alive = [(chosen, each) for chosen, there in found for each in there if not each.ended]
         alive.sort(key=lambda one: one[1].state not in WAITING)
@@ -99,7 +100,7 @@ class Unapply:
         return [await self._told(chosen, job, there, told) for job, (chosen, there) in zip(jobs, found, strict=True)]
 
     async def _found(self, caller: Caller, document: Runnable) -> tuple[Caller, list[Workload]]:
-        """All of its name in its group, and the caller, asking about that."""
+        """Return all of its name in its group, and the caller in that group."""
         name = document.task.spec.name or ""
         try:
             chosen = self._in_group(caller, document)
@@ -124,7 +125,7 @@ class Unapply:
     async def _delete_workload(
         self, caller: Caller, document: Runnable, until: float, turns: asyncio.Semaphore
     ) -> list[Applied]:
-        """All of that name, those that ended long ago, too: the name is free afterwards."""
+        """Delete all of that name, also those that ended long ago: the name is free afterwards."""
         async with turns:
             return await self._delete_all_named(caller, document, until)
 
@@ -150,15 +151,15 @@ class Unapply:
         await self._workloads.wait(caller, workload.id, max(until - time.monotonic(), 0))
 
     async def _delete_volume(self, caller: Caller, name: str) -> Applied:
-        found = await self._db.read(lambda tx: [v for v in tx.volumes.find(name, caller.group) if v.name == name])
-        if not found:
+        found = await self._db.read(lambda tx: volume_named(tx, caller.group, name))
+        if found is None:
             return Applied(kind=CLAIM, name=name, result=NOT_PRESENT)
         try:
             caller.require(Verb.delete, Kind.Volume)
-            await self._volumes.delete(caller, found[0].id)
+            await self._volumes.delete(caller, found.id)
         except PenstockError as error:
             return await self._failed(caller, CLAIM, Deed(Verb.delete, Kind.Volume, caller.group, name), error)
-        return Applied(kind=CLAIM, name=name, id=found[0].id, result=DELETED)
+        return Applied(kind=CLAIM, name=name, id=found.id, result=DELETED)
 
     async def _failed(self, caller: Caller, kind: str, deed: Deed, error: PenstockError) -> Applied:
         if isinstance(error, Forbidden):

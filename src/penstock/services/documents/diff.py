@@ -17,10 +17,10 @@ from penstock.store.session import Store
 
 DIFFERENCES_SHOWN = 5
 NAMED_BY_USERS = ("envs", "secrets", "labels", "volumes")
-"""Of what is below these, a text's place is known only as a whole."""
+"""Keys of which a text's places are known only as a whole."""
 VOLUME_FIELDS = ("storage", "sub_path", "readonly", "storage_class", "access_modes", "size")
 OF_THE_STORAGE = ("storage_class", "access_modes")
-"""On another storage these are others, too."""
+"""Fields that are others on another storage, too."""
 
 
 def alive(tx: Store, group: str, name: str) -> list[Workload]:
@@ -29,7 +29,7 @@ def alive(tx: Store, group: str, name: str) -> list[Workload]:
 
 
 def last_of(tx: Store, caller: Caller, name: str) -> Workload | None:
-    """The caller's own newest of this name: a program of somebody else's could print what it keeps."""
+    """Return the caller's own newest workload of this name: a program of somebody else's could print its secrets."""
     found = tx.workloads.find(name, caller.group)
     return next((each for each in found if each.name == name and each.user == caller.user), None)
 
@@ -39,7 +39,7 @@ def is_same(known: Workload, task: Task) -> bool:
 
 
 def with_kept(task: Task, known: Workload | None) -> Task:
-    """With the values that `known` keeps of the secrets which the text only names."""
+    """Return the task with the values that `known` has for the secrets which the text only names."""
     open_secrets = task.spec.open_secrets
     if known is None or not open_secrets:
         return task
@@ -48,7 +48,7 @@ def with_kept(task: Task, known: Workload | None) -> Task:
 
 
 def open_secrets(task: Task) -> list[Problem]:
-    """Those that nothing gives a value."""
+    """Return the problems of secrets that nothing gives a value."""
     hint = "write its value, or submit it with --env {}=…"
     return [
         Problem(
@@ -62,8 +62,8 @@ def open_secrets(task: Task) -> list[Problem]:
 
 
 def _comparable(known: Workload, task: Task) -> Spec:
-    """One that was submitted without a name has one by now, and is found by it. In records from before there was a
-    default for `requeue`, 0 also stands for one that says none."""
+    """Return the spec in the form in which two are compared. One that was submitted without a name has one by now, and
+    is found by it; in records from before there was a default for `requeue`, 0 also stands for one that says none."""
     spec = known.spec if known.spec.name == known.name else known.spec.model_copy(update={"name": known.name})
     if spec.requeue == 0 and task.spec.requeue is None:
         return spec.model_copy(update={"requeue": None})
@@ -71,7 +71,7 @@ def _comparable(known: Workload, task: Task) -> Spec:
 
 
 def different(known: Workload, task: Task, *, seen: bool) -> Problem:
-    """`seen`: whoever applies it may also see what is there."""
+    """Return the problem that names the differences; `seen`: whoever applies it may also see the workload."""
     said = f"'{known.name}' ({known.id}) is {known.status} and different"
     if seen:
         said += f": {_differences(_comparable(known, task), task)}"
@@ -91,7 +91,7 @@ def _differences(known: Spec, task: Task) -> str:
 
 
 def _written(spec: Spec) -> dict[str, Any]:
-    """As a task, with the values of secrets, which only `_difference` looks at."""
+    """Write it as a task, with the values of secrets, which only `_difference` looks at."""
     said = as_task(spec)
     return said | {"secrets": spec.secret_values} if spec.secrets else said
 
@@ -120,7 +120,7 @@ def _flat(value: Any, keys: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
 
 
 def volume_differences(found: Volume, wanted: Volume, fields: Sequence[str]) -> list[Problem]:
-    """All of them, each with its field."""
+    """Return a problem for each field in which the two differ."""
     different = [each for each in fields if _value(found, each) != _value(wanted, each)]
     if "storage" in different:
         different = [each for each in different if each not in OF_THE_STORAGE]

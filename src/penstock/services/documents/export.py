@@ -19,7 +19,7 @@ from penstock.store.session import Store
 from penstock.wire.documents import DocumentView
 
 PAGED = ("Workload", "Volume")
-"""These are too many to be in memory whole."""
+"""Kinds of which there are too many to be in memory whole."""
 
 Found = tuple[list[DocumentView], str | None]
 
@@ -31,12 +31,13 @@ class Export:
         self._infrastructure = infrastructure
 
     async def page(self, caller: Caller, kind: str, name: str | None, *, limit: int, cursor: str | None) -> Found:
-        """Workloads or volumes the caller may see, and where the next page begins; if one is named, that one."""
+        """Return workloads or volumes that the caller may see, or the one that is named, and where the next page
+        begins."""
         look = _workloads if kind == "Workload" else _volumes
         return await self._db.read(lambda tx: look(tx, caller, name, limit, cursor))
 
     def nouns(self, caller: Caller, kind: str) -> Sequence[Noun]:
-        """Of what is few enough to be in memory whole, those the caller may see."""
+        """Return what the caller may see of a kind that is in memory whole."""
         if kind == "Storage":
             return self._infrastructure.storages(caller)
         if kind == "Node":
@@ -51,7 +52,7 @@ def document(kind: str, noun: Noun) -> DocumentView:
 
 
 def refuse_unseen(caller: Caller, kind: str) -> None:
-    """Everyone sees their own user and groups; what else, a policy says."""
+    """Refuse a kind that the caller may not see; everyone sees their own user and groups."""
     if kind not in ("User", "Group") and not caller.may(Verb.get, Kind(kind)):
         raise Forbidden(caller.refusal(Verb.get, Kind(kind)))
 
@@ -65,7 +66,7 @@ def _workloads(tx: Store, caller: Caller, name: str | None, limit: int, cursor: 
 
 
 def _workload(workload: Workload) -> DocumentView:
-    """A task without a name has one of its own by now, and is found again by that."""
+    """Write a workload as a document. A task without a name has one of its own by now, and is found again by that."""
     spec = workload.spec.model_copy(update={"name": workload.name})
     text = write_workload(spec, workload.group)
     return DocumentView(kind="Workload", name=workload.name, group=workload.group, text=text)

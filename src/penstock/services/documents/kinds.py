@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from penstock.dialects.document.types import AskedVolume, NounDocument
+from penstock.dialects.manifest.read import ManifestVolume
 from penstock.domain.audit import Deed
 from penstock.domain.nodes import Host
 from penstock.domain.policy import SHARED_GROUP, Kind, Verb
@@ -27,13 +28,13 @@ from penstock.wire.requests import NewVolume
 from penstock.wire.workloads import Applied
 
 ORDER = ("Group", "User", "Storage", "Node", "Volume")
-"""What others need first."""
+"""The order in which kinds are made: what others need comes first."""
 DELETED, NOT_PRESENT = "deleted", "not present"
 
 
 @dataclass(frozen=True)
 class NounDocuments:
-    """All documents of one text that are no workloads, in the order they are made."""
+    """The documents of a text that are no workloads, in the order they are made."""
 
     documents: tuple[NounDocument, ...]
     groups: frozenset[str]
@@ -51,7 +52,8 @@ class NounDocuments:
 
 
 def order_of(document: NounDocument) -> tuple[int, bool]:
-    """Who is an admin is written before those who are none any more, so that there is always one."""
+    """Return the place in the order. Who is an admin is written before those who are none any more, so that there is
+    always one."""
     return ORDER.index(document.kind), isinstance(document.noun, User) and not is_admin(document.noun)
 
 
@@ -68,7 +70,7 @@ class Nouns:
     # making
 
     async def plan(self, caller: Caller, document: NounDocument, coming: NounDocuments) -> Planned:
-        """`coming` is all that is made from the same text."""
+        """Plan what a document makes; `coming` are all documents of the same text."""
         caller = self._among(caller, document, coming.groups)
         noun = document.within(self._group_of(caller, document))
         if isinstance(noun, User):
@@ -80,7 +82,7 @@ class Nouns:
         return await self._plan_place(caller, document, noun, coming.hosts)
 
     def _among(self, caller: Caller, document: NounDocument, groups: frozenset[str]) -> Caller:
-        """In the group it says, which may come with it."""
+        """Return the caller in the group that the document names, which may be made by the same text."""
         try:
             return self._people.in_group(caller, document.group, groups) if document.group else caller
         except NotFound as error:
@@ -91,11 +93,11 @@ class Nouns:
         return self._people.in_group(caller, document.group) if document.group else caller
 
     def _group_of(self, caller: Caller, document: NounDocument) -> str:
-        """Nodes and storages are there for all unless their document says otherwise."""
+        """Return the group of a document. Nodes and storages that name none are everyone's."""
         return document.group or (caller.group if document.kind == "Volume" else SHARED_GROUP)
 
     def deed(self, caller: Caller, document: NounDocument) -> Deed:
-        """What making it so would be."""
+        """Return what applying this document would be in the audit."""
         return Deed(Verb.update if self._is_known(document) else Verb.create, *self._thing(caller, document))
 
     def _is_known(self, document: NounDocument) -> bool:
@@ -107,7 +109,7 @@ class Nouns:
         return place and self._infrastructure.known(Kind(document.kind), document.name) is not None
 
     def _thing(self, caller: Caller, document: NounDocument) -> tuple[Kind, str, str]:
-        """Its kind, group and name, as the audit has them."""
+        """Return its kind, group and name, as the audit has them."""
         kind = Kind(document.kind)
         if kind is Kind.User:
             return kind, "", document.name
@@ -165,23 +167,22 @@ class Nouns:
         except Invalid as error:
             raise Invalid(error.message, problems=[placed(document, each) for each in error.problems]) from None
         except NotFound as error:
-            raise Invalid(
-                error.message, problems=[placed(document, Problem(error.message, field="storage", hint=error.hint))]
-            ) from None
-        found = await self._db.read(lambda tx: _named(tx, caller.group, volume.name))
+            problem = Problem(error.message, field="storage", hint=error.hint)
+            raise Invalid(error.message, problems=[placed(document, problem)]) from None
+        found = await self._db.read(lambda tx: volume_named(tx, caller.group, volume.name))
         if found is None:
             return Planned(document.kind, volume.name, CREATED, volume=wanted, asked=asked, caller=caller)
         if wanted.awaits_node and not found.many_nodes:  # some node has used it since
             wanted = wanted.model_copy(update={"storage": found.storage})
         if problems := volume_differences(found, wanted, VOLUME_FIELDS):
-            said = f"Volume {found.name} is there and different."
+            said = f"Volume {found.name} already exists and is different."
             raise Invalid(said, problems=[placed(document, each) for each in problems])
         return Planned(document.kind, volume.name, NOT_CHANGED, id=found.id)
 
     # undoing
 
     async def delete(self, caller: Caller, document: NounDocument, *, force: bool = False) -> Applied:
-        """With `force` also a node that does not answer."""
+        """Delete what the document names, with `force` also a node that does not answer."""
         try:
             caller = self._in_group(caller, document)
             said = await self._delete(caller, document, force)
@@ -195,7 +196,7 @@ class Nouns:
         return Applied(kind=document.kind, name=document.name, result=DELETED, message=said)
 
     async def _delete(self, caller: Caller, document: NounDocument, force: bool) -> str | None:
-        """What there is to say of it."""
+        """Delete it and return what there is to say of it."""
         if isinstance(document.noun, User):
             await self._people.remove_user(caller, document.name)
         elif isinstance(document.noun, Group):
@@ -204,7 +205,7 @@ class Nouns:
             lost = await self._infrastructure.remove(caller, kind_of(document.noun), document.name, force=force)
             return lost_message(lost)
         else:
-            found = await self._db.read(lambda tx: _named(tx, caller.group, document.name))
+            found = await self._db.read(lambda tx: volume_named(tx, caller.group, document.name))
             if found is None:
                 raise NotFound(f"Volume {document.name} not found")
             caller.require(Verb.delete, Kind.Volume)
@@ -222,13 +223,13 @@ def _planned(document: NounDocument, known: bool, same: bool, write: Callable[[]
     return Planned(document.kind, document.name, result, write=None if same else written)
 
 
-def placed(document: NounDocument, problem: Problem) -> Problem:
-    """The problem where the document says what is wrong."""
+def placed(document: NounDocument | ManifestVolume, problem: Problem) -> Problem:
+    """Return the problem with the place in the document that says what is wrong."""
     where, field = document.place(*str(problem.get("field", "")).split("."))
     return Problem(problem["message"], where=where, field=field, hint=problem.get("hint"))
 
 
-def _named(tx: Store, group: str, name: str) -> Volume | None:
+def volume_named(tx: Store, group: str, name: str) -> Volume | None:
     return next((volume for volume in tx.volumes.find(name, group) if volume.name == name), None)
 
 
@@ -252,9 +253,9 @@ class Planned:
     asked: NewVolume | None = None
     workload: Workload | None = None
     known: Workload | None = None
-    """The one that is there and the same, for those of the text that name it."""
+    """The workload that is there and the same, for others of the text that name it."""
     job: QueuedJob | None = None
-    """The workload as the queue would see it."""
+    """The workload as the queue sees it."""
     homes: dict[str, Volume] = field(default_factory=dict)
     """Volumes that are made with the workload."""
     caller: Caller | None = None
@@ -276,7 +277,8 @@ class Planned:
 
 
 def together(plans: Sequence[Planned]) -> Iterator[list[Planned]]:
-    """In their order, those that can share a write: new workloads of which none needs another of them."""
+    """Group the plans, in their order, into those that can share a write: new workloads of which none needs another of
+    them."""
     some: list[Planned] = []
     ids: set[str] = set()
     for plan in plans:
@@ -295,7 +297,7 @@ def together(plans: Sequence[Planned]) -> Iterator[list[Planned]]:
 
 @dataclass
 class ApplyProgress:
-    """What became of what was planned before, for those of the same text that need it."""
+    """What became of the documents so far, for those of the same text that need it."""
 
     ids: dict[str, str] = field(default_factory=dict)
     """Planned → real: someone else may have made the same meanwhile."""
@@ -310,7 +312,7 @@ class ApplyProgress:
                 self.ids[planned.id] = applied.id
 
     def resolved(self, workload: Workload) -> Workload:
-        """The workload, meaning what is really there."""
+        """Return the workload with the ids of what was really made."""
         needs = (*workload.volume_ids.values(), *workload.after_ids)
         if lost := [self.lost[id_] for id_ in needs if id_ in self.lost]:
             raise Conflict(f"It needs {', '.join(dict.fromkeys(lost))}, which could not be made.")

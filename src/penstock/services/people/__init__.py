@@ -1,1 +1,1 @@
-"""Users, groups, tokens and the accounts work runs as."""
+"""Keep users, groups and tokens, and find the account that work runs as."""

@@ -1,4 +1,4 @@
-"""The Unix account a caller's work runs as and their volumes belong to. It is never root."""
+"""Find the Unix account that a caller's work runs as and their volumes belong to. It is never root."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _remembered: dict[int | str, tuple[float, Account]] = {}
 
 
 def account_of(caller: Caller, settings: Settings) -> Account:
-    """A user's server works as that user, a system server as each caller; root becomes the unprivileged account.
-    In a cluster and on other hosts there are no accounts of this machine: all are nobody."""
+    """Return the account of a caller's work. A user's server works as that user, a system server as each caller; root
+    becomes the unprivileged account. In a cluster and on other hosts there are no accounts of this machine: all are
+    nobody."""
     if not ENGINES[settings.engine].here:
         return NOBODY
     uid, gid = os.geteuid(), os.getegid()
@@ -37,7 +38,7 @@ def account_of(caller: Caller, settings: Settings) -> Account:
 
 
 def root_account(settings: Settings) -> Account:
-    """The account in `root_account`, checked: it must exist and must not be root again."""
+    """Return the account in the setting `root_account`, which must exist and not be root again."""
     try:
         account = _known(settings.root_account)
     except KeyError:
@@ -54,7 +55,6 @@ def root_account(settings: Settings) -> Account:
 
 
 def user_name(uid: int) -> str:
-    """What a Unix account is called here."""
     try:
         return _known(uid).user
     except KeyError:
@@ -62,7 +62,7 @@ def user_name(uid: int) -> str:
 
 
 def _known(key: int | str) -> Account:
-    """By number or name. A failure is not remembered."""
+    """Look an account up by number or name. A failure is not remembered."""
     moment, known = time.monotonic(), _remembered.get(key)
     if known and moment - known[0] < REMEMBERED:
         return known[1]

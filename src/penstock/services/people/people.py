@@ -1,4 +1,4 @@
-"""Users and groups, their rights, and the first admin.
+"""Keep users and groups, their rights, and the first admin.
 
 Until the first user is written down everyone has a group of their own name and the one who runs the server is the
 admin. From then on policies alone decide. What they say is kept worked out in memory; every change of it goes through
@@ -24,9 +24,9 @@ from penstock.store.database import Database
 from penstock.store.session import Store
 
 REMEMBERED = 1000
-"""Callers whose rights are kept worked out."""
+"""How many callers' rights are kept worked out."""
 SHOWN = 10
-"""Of what stands in the way of something."""
+"""How many things that stand in the way are named."""
 NO_GROUP = ""
 """Users and groups belong to none."""
 NO_ADMIN = "Nobody would be an admin any more."
@@ -42,7 +42,7 @@ class People:
         self._rights: dict[str, Rights] = {}
         """By user."""
         self._revoked: set[str] = set()
-        """Tokens that were taken back since the start, for those who came in with them."""
+        """Tokens that were taken back since the start, for connections that were opened with them."""
         self._changed = asyncio.Event()
 
     async def open(self) -> None:
@@ -65,7 +65,7 @@ class People:
     # who asks
 
     def known(self, caller: Caller) -> Caller:
-        """With what the policies say of them."""
+        """Return the caller with the rights that the policies give them."""
         if not self._users:
             return caller
         found = self._callers.get(caller)
@@ -90,7 +90,7 @@ class People:
         return replace(caller, written=rights, uid=uid)
 
     def renewed(self, caller: Caller) -> Caller:
-        """One who was let in before: what was given to them and taken from them since counts."""
+        """Return a caller who was let in before with the rights they have now."""
         if caller.token in self._revoked or (caller.until and caller.until <= now()):
             raise Unauthenticated("The token is not valid any more: expired or revoked.")
         found = self.known(replace(caller, written=None, chosen=None, everything=False))
@@ -98,12 +98,12 @@ class People:
         return replace(found, everything=caller.everything)
 
     def require_still(self, caller: Caller, verb: Verb, kind: Kind, group: str) -> None:
-        """Of what is in this group."""
+        """Raise unless the caller still may do this in this group."""
         if not self.renewed(caller).rights.may(verb, kind, group):
             raise Forbidden(refusal(verb, kind, "any more"))
 
     def revoked(self, token: str) -> None:
-        """Nobody is let in with it any more, and who is in because of it is shown out."""
+        """Note that a token is taken back: connections that were opened with it end, too."""
         self._revoked.add(token)
         self._tell()
 
@@ -115,7 +115,8 @@ class People:
     async def until_refused(
         self, caller: Caller, verb: Verb, kind: Kind, group: str, require: Callable[[Caller], Awaitable[None]]
     ) -> NoReturn:
-        """Raises as soon as they may not do this any more, or `require` does for what they may by then."""
+        """Wait until the caller may not do this any more, or `require` raises for the rights they have by then, and
+        raise that."""
         while True:
             changed = self._changed
             self.require_still(caller, verb, kind, group)
@@ -127,7 +128,7 @@ class People:
     async def while_allowed(
         self, stream: AsyncGenerator[bytes, None], caller: Caller, verb: Verb, kind: Kind, group: str
     ) -> AsyncGenerator[bytes, None]:
-        """One who loses the right reads no further."""
+        """Pass a stream on for as long as its reader may read it."""
         async with aclosing(stream) as chunks:
             async for chunk in chunks:
                 try:
@@ -137,8 +138,8 @@ class People:
                 yield chunk
 
     def in_group(self, caller: Caller, group: str, coming: Collection[str] = ()) -> Caller:
-        """The caller, asking about this group; one that is not theirs reads like one that is not there. `coming` are
-        groups that are about to be written down. As long as nobody is, each name is a group of whoever has it."""
+        """Return the caller in this group; one that is not theirs reads like one that is not there. `coming` are groups
+        that are about to be written down. As long as there are none, each name is a group of whoever has it."""
         always = (SHARED_GROUP, caller.user)
         there = any(group in known for known in (self._groups, always, caller.rights.given, coming))
         there = there or (not self._users and _name_problem(group, "group") is None)
@@ -151,25 +152,26 @@ class People:
 
     @property
     def change(self) -> asyncio.Event:
-        """Set by the next change of who may what."""
+        """The event that the next change of rights sets."""
         return self._changed
 
     def barred(self, name: str) -> str | None:
-        """Why nothing of theirs starts any more."""
+        """Return why nothing of this user starts any more."""
         user = self._users.get(name)
         if not self._users or (user and user.active):
             return None
         return f"{name} is deactivated" if user else f"{name} is not a user of this server any more"
 
     def rights(self, name: str) -> Rights | None:
-        """What they may by the policies; None: there are none yet."""
+        """Return what the policies allow a user; None: there are no policies yet."""
         user = self._users.get(name)
         if user is None:
             return NOBODY if self._users else None
         return self._rights_of(user)
 
     def node_groups(self, name: str) -> frozenset[str] | None:
-        """Whose nodes their work may run on; None: everyone's, as long as nobody is written down."""
+        """Return the groups on whose nodes a user's work may run; None: on everyone's, as long as no user is written
+        down."""
         user = self._users.get(name)
         if user is None:
             return frozenset() if self._users else None
@@ -187,7 +189,7 @@ class People:
         return self._users.get(name)
 
     def users(self, caller: Caller) -> list[User]:
-        """Everyone's for who may see them, else only oneself."""
+        """Return all users for whoever may see them, otherwise only the caller."""
         if caller.everywhere(Verb.get, Kind.User):
             return sorted(self._users.values(), key=lambda user: user.name)
         return [user for user in (self._users.get(caller.user),) if user]
@@ -202,76 +204,73 @@ class People:
         return self._groups.get(name)
 
     def one_user(self, caller: Caller, name: str) -> User:
-        found = next((user for user in self.users(caller) if user.name == name), None)
-        if found is None:
-            raise NotFound(f"User {shorten(name)} not found")
-        return found
+        for user in self.users(caller):
+            if user.name == name:
+                return user
+        raise NotFound(f"User {shorten(name)} not found")
 
     def one_group(self, caller: Caller, name: str) -> Group:
-        found = next((group for group in self.groups(caller) if group.name == name), None)
-        if found is None:
-            raise NotFound(f"Group {shorten(name)} not found")
-        return found
+        for group in self.groups(caller):
+            if group.name == name:
+                return group
+        raise NotFound(f"Group {shorten(name)} not found")
 
     # changing
 
     async def begin(self, caller: Caller, name: str) -> User:
-        """The first admin, once."""
+        """Make the first admin, once."""
         if self._users:
-            raise Conflict("This server has its admin already.", hint="penstock adm users lists who there is")
+            raise Conflict("This server already has an admin.", hint="penstock adm users lists who there is")
         if not caller.admin:
-            raise Forbidden("Only the one who runs this server makes its first admin.")
+            raise Forbidden("Only whoever runs this server can make its first admin.")
         if not USER.match(name):
             problem = Problem(f"'{shorten(name)}' is not a user name", field="user")
-            raise Invalid("There can be no such user.", problems=[problem])
+            raise Invalid("The user cannot be made.", problems=[problem])
         mine = Membership(name=name, policy=EVERYTHING), Membership(name=EVERYTHING, policy=EVERYTHING)
         uid = caller.uid if name == caller.user else None
         admin = User(name=name, groups=mine, uid=uid)
 
         def write(tx: Store) -> None:
             if tx.registered.all(Kind.User):
-                raise Conflict("This server has its admin already.")
-            _put_group(tx, Group(name=SHARED_GROUP))
-            _put_group(tx, Group(name=name))
-            _put_user(tx, admin)
+                raise Conflict("This server already has an admin.")
+            _put(tx, Group(name=SHARED_GROUP))
+            _put(tx, Group(name=name))
+            _put(tx, admin)
             tx.tokens.remove_of_others(name)  # later such a name may be somebody else's
             audit.note(tx, caller, Verb.create, Kind.User, name=name, detail="the first admin")
 
-        await self._db.write(write)
-        await self._read()
+        await self._write(write)
         return admin
 
     async def put_user(self, caller: Caller, user: User) -> bool:
-        """Was it there before?"""
+        """Write a user down and return whether they were there before."""
         self.refuse_unruly(caller)
         self.refuse_wrong(user)
         known = self._users.get(user.name)
 
         def write(tx: Store) -> None:
-            _put_user(tx, user)
+            _put(tx, user)
             _refuse_without_admin(tx)
             audit.note(tx, caller, Verb.update if known else Verb.create, Kind.User, name=user.name)
 
-        await self._db.write(write)
-        await self._read()
+        await self._write(write)
         return known is not None
 
     async def put_group(self, caller: Caller, group: Group) -> bool:
         self.refuse_unruly(caller)
         if problem := _name_problem(group.name, "name"):
-            raise Invalid("The group cannot be written down.", problems=[problem])
+            raise Invalid("The group cannot be saved.", problems=[problem])
         known = group.name in self._groups
 
         def write(tx: Store) -> None:
-            _put_group(tx, group)
+            _put(tx, group)
             audit.note(tx, caller, Verb.update if known else Verb.create, Kind.Group, group=group.name, name=group.name)
 
-        await self._db.write(write)
-        await self._read()
+        await self._write(write)
         return known
 
     async def remove_user(self, caller: Caller, name: str) -> None:
-        """What they made stays, and so does what runs; their tokens go."""
+        """Remove a user and their tokens. What they made stays, and what runs goes on."""
         self.refuse_unruly(caller)
 
         def write(tx: Store) -> None:
@@ -282,8 +281,7 @@ class People:
             tx.submissions.remove_of(name)
             audit.note(tx, caller, Verb.delete, Kind.User, name=name)
 
-        await self._db.write(write)
-        await self._read()
+        await self._write(write)
 
     async def remove_group(self, caller: Caller, name: str) -> None:
         self.refuse_unruly(caller)
@@ -301,19 +299,23 @@ class People:
             tx.registered.remove(Kind.Group, NO_GROUP, name)
             audit.note(tx, caller, Verb.delete, Kind.Group, group=name, name=name)
 
-        await self._db.write(write)
+        await self._write(write)
+
+    async def _write(self, change: Callable[[Store], None]) -> None:
+        await self._db.write(change)
         await self._read()
 
     def refuse_unruly(self, caller: Caller) -> None:
-        """Rights are given by those who have all of them; and somebody must have them."""
+        """Refuse callers without all rights to change users and groups, and all changes before there is an admin."""
         if not self._users:
             hint = "penstock adm init makes the first admin, once"
-            raise Conflict("Nobody is written down as admin of this server yet.", hint=hint)
+            raise Conflict("This server has no admin yet.", hint=hint)
         if not caller.admin:
-            raise Forbidden("Only an admin may say who may what.")
+            raise Forbidden("Only an admin may change users, groups and policies.")
 
     def refuse_wrong(self, user: User, coming: frozenset[str] = frozenset(), others: Iterable[User] = ()) -> None:
-        """All that is wrong at once; `coming` are groups and `others` users that are about to be written down."""
+        """Refuse a user with all that is wrong; `coming` are groups and `others` users that are about to be written
+        down."""
         problems = [problem for problem in (_name_problem(user.name, "name"),) if problem]
         for number, each in enumerate(user.groups):
             where = f"groups.{number}"
@@ -329,24 +331,20 @@ class People:
                 hint = "an account is one user's; take it out of their document first"
                 problems.append(Problem(f"{user.uid} is the account of user {other.name}", field="uid", hint=hint))
         if problems:
-            raise Invalid("The user cannot be written down.", problems=problems)
+            raise Invalid("The user cannot be saved.", problems=problems)
 
     def leave_no_admin(self, coming: Iterable[User]) -> bool:
-        """Once all of these are written down."""
-        return not _any_admin({**self._users, **{user.name: user for user in coming}}.values())
+        """Would there be no admin once all of these are written down?"""
+        return not any(map(is_admin, (self._users | {user.name: user for user in coming}).values()))
 
 
 def is_admin(user: User) -> bool:
     return user.active and Rights.of(user.name, [(each.name, each.policy) for each in user.groups]).admin
 
 
-def _any_admin(users: Iterable[User]) -> bool:
-    return any(map(is_admin, users))
-
-
 def _refuse_without_admin(tx: Store) -> None:
-    """Nobody could ever mend it from outside."""
-    if not _any_admin(_users(tx)):
+    """Refuse a change that would leave no admin: nobody could ever give the right back."""
+    if not any(map(is_admin, _users(tx))):
         raise Conflict(NO_ADMIN, hint=ANOTHER_ADMIN)
 
 
@@ -357,7 +355,7 @@ def _name_problem(name: str, field: str) -> Problem | None:
 
 
 def policy_problems(policy: Mapping[str, Sequence[str]], field: str) -> list[Problem]:
-    """Kinds and verbs nobody knows."""
+    """Return the kinds and verbs of a policy that do not exist."""
     kinds, verbs = ", ".join(Kind), ", ".join(WORDS)
     found = [
         Problem(f"'{shorten(kind)}' is not a kind", field=f"{field}.{shorten(kind)}", hint=kinds)
@@ -373,19 +371,16 @@ def policy_problems(policy: Mapping[str, Sequence[str]], field: str) -> list[Pro
 
 
 def _refuse_inhabited(tx: Store, group: str) -> None:
-    """What is in it could be reached by its id only, and would be shown to a later group of that name; what belongs to
-    it would be nobody's to see or take out."""
+    """Refuse to remove a group that has something. It could be reached by its id only, and would be shown to a later
+    group of that name; what belongs to it could not be seen or taken out by anyone."""
     jobs = [f"{each.name} ({each.id})" for each in tx.workloads.active() if each.group == group]
     listed, _ = tx.workloads.page([group], limit=SHOWN + len(jobs))
     known = [f"{json.loads(row.summary)['name']} ({row.id})" for row in listed]
+    ended = [each for each in known if each not in jobs]
     volumes = [f"{each.name} ({each.id})" for each in tx.volumes.of_group(group)]
     belongs = [
         ("workloads that have not ended", jobs, f"penstock stop NAME -g {group}"),
-        (
-            "workloads that have ended",
-            [each for each in known if each not in jobs],
-            f"penstock delete wk NAME -g {group}",
-        ),
+        ("workloads that have ended", ended, f"penstock delete wk NAME -g {group}"),
         ("volumes", volumes, f"penstock delete vol NAME -g {group}"),
         ("nodes", tx.registered.names(Kind.Node, group), "penstock delete node NAME"),
         ("storages", tx.registered.names(Kind.Storage, group), "penstock delete storage NAME"),
@@ -400,9 +395,6 @@ def _users(tx: Store) -> list[User]:
     return [User.model_validate_json(text) for text in tx.registered.all(Kind.User)]
 
 
-def _put_user(tx: Store, user: User) -> None:
-    tx.registered.put(Kind.User, NO_GROUP, user.name, user.model_dump_json())
-
-
-def _put_group(tx: Store, group: Group) -> None:
-    tx.registered.put(Kind.Group, NO_GROUP, group.name, group.model_dump_json())
+def _put(tx: Store, thing: User | Group) -> None:
+    kind = Kind.User if isinstance(thing, User) else Kind.Group
+    tx.registered.put(kind, NO_GROUP, thing.name, thing.model_dump_json())

@@ -1,4 +1,4 @@
-"""Tokens: opaque, random, stored as a hash, shown once."""
+"""Make and check tokens: opaque, random, stored as a hash, shown once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BOTH_VALID = timedelta(days=1)
 
 
 def hashed(token: str) -> str:
-    """Random 256 bits need no salt and no slow hash."""
+    """Hash a token. Random 256 bits need no salt and no slow hash."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -39,7 +39,8 @@ class Tokens:
         self._known: dict[str, tuple[float, Token | None]] = {}
 
     async def create(self, caller: Caller, asked: NewToken) -> NewTokenView:
-        """For the caller; or, by an admin, for anyone, which then proves that name and no account of this machine."""
+        """Make a token for the caller; or, by an admin, for anyone, which then proves that name and no account of this
+        machine."""
         user = self._for_whom(caller, asked.user, caller.admin)
         secret = PREFIX + secrets.token_urlsafe(32)
         mine = user == caller.user
@@ -71,7 +72,7 @@ class Tokens:
             raise error
         if not USER.match(user):
             problem = Problem(f"'{shorten(user)}' is not a user name", field="user")
-            raise Invalid("There can be no token for that name.", problems=[problem])
+            raise Invalid("A token cannot be made for that name.", problems=[problem])
         return user
 
     async def page(
@@ -84,7 +85,7 @@ class Tokens:
         return [_view(token) for token in found], after
 
     async def delete(self, caller: Caller, token_id: str) -> None:
-        """One's own; an admin any."""
+        """Delete one of the caller's tokens; an admin deletes any."""
         whose = None if caller.everywhere(Verb.delete, Kind.Token) else caller.user
 
         def remove(tx: Store) -> None:
@@ -99,8 +100,8 @@ class Tokens:
         self._people.revoked(token_id)
 
     async def rotate(self, caller: Caller, token_id: str) -> NewTokenView:
-        """A new one with the same rights; the old one ends a day from now, or at its own end if that is sooner. Of
-        others only by an admin: whoever has it is them."""
+        """Replace a token by one with the same rights. The old one ends a day from now, or at its own end if that is
+        sooner. Only an admin replaces those of others: whoever has a token is its user."""
         whose = None if caller.admin else caller.user
         secret = PREFIX + secrets.token_urlsafe(32)
 
@@ -121,11 +122,12 @@ class Tokens:
         return NewTokenView(token=secret, **_view(new).model_dump())
 
     def forget(self) -> None:
-        """What is remembered of tokens, after some were removed."""
+        """Forget what is remembered of tokens, after some were removed."""
         self._known.clear()
 
     async def holder(self, secret: str) -> Token | None:
-        """Whose token this is. Remembered for a second, so that a busy client does not cost a read per request."""
+        """Return whose token this is. That is remembered for a second, so that a busy client does not cost a read per
+        request."""
         digest = hashed(secret)
         moment = time.monotonic()
         known = self._known.get(digest)
@@ -144,15 +146,15 @@ class Tokens:
 
 
 def _refuse_unknown(tx: Store, user: str) -> None:
-    """A token for a name nobody has yet would be that of whoever is given it later. Until somebody is written down, all
-    names are somebody's."""
+    """Refuse a token for an unknown user: it would be that of whoever is given the name later. Until a user is written
+    down, any name will do."""
     if tx.registered.get(Kind.User, NO_GROUP, user) is None and tx.registered.all(Kind.User):
         hint = "penstock adm users lists who there is; penstock adm user apply -f FILE writes someone down"
         raise NotFound(f"User {shorten(user)} not found", hint=hint)
 
 
 def _end(asked: str | None, latest: datetime | None) -> datetime | None:
-    """When a new token ends; one that a token was shown for never outlives that one."""
+    """Return when a new token ends; one that is made with another token never outlives that one."""
     if asked is None:
         return latest
     try:

@@ -1,1 +1,1 @@
-"""Bring what is wanted and what is together."""
+"""Bring the store, which says what is wanted, and the engine, which has what is, together."""

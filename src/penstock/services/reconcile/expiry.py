@@ -51,7 +51,7 @@ class Expiry:
             await self._sleep(left)
 
     async def _sleep(self, seconds: float | None) -> None:
-        """Until something with a ttl has ended, or the soonest is due; for ever if there is none."""
+        """Sleep until something with a ttl has ended, or the soonest is due; for ever if there is none."""
         try:
             async with asyncio.timeout(None if seconds is None else min(max(seconds, 0), LONGEST_SLEEP)):
                 await self._wake.wait()
@@ -71,7 +71,7 @@ class Expiry:
             await asyncio.sleep(HOUR)
 
     async def _delete(self, find: Callable[[Store], list[str]], reason: Reason) -> datetime | None:
-        """Marks them; the reconciler removes them. Says when the next `ttl` is over."""
+        """Mark workloads as deleted, which the reconciler then removes. Return when the next `ttl` is over."""
         if not await self._db.read(find):
             return await self._db.read(lambda tx: tx.workloads.next_expiry())
 

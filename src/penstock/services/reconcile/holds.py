@@ -1,4 +1,4 @@
-"""What keeps a workload from its start besides room: dependencies, and the time of its next attempt."""
+"""Hold a workload back until others have completed and its next attempt is due."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.store.database import Database
 from penstock.store.session import Store
 
 EARLY = 0.05
-"""Seconds a timer may come too soon."""
+"""How many seconds a timer may come too soon."""
 
 
 class StartConditions:
@@ -31,13 +31,13 @@ class StartConditions:
         return workload.launched < workload.attempt and bool(workload.after_ids or workload.not_before)
 
     def ended(self, workload_id: str) -> None:
-        """Whoever waits for it looks again."""
+        """Look again at those that waited for this workload."""
         self._due.pop(workload_id, None)
         for other in self._awaited.pop(workload_id, ()):
             self._touch(other)
 
     async def look(self, workload: Workload) -> Workload | None:
-        """The workload as it waits or has ended because of what it waited for; None if nothing holds it up."""
+        """Return the workload as it waits or has ended because of what it waited for; None if nothing holds it up."""
         if not self.concern(workload):
             return None
         if workload.after_ids:
@@ -64,7 +64,7 @@ class StartConditions:
 
 
 def _wait(tx: Store, workload_id: str) -> Workload | None:
-    """Writes what it waits for now, or that it will never come. None if nothing is left to wait for."""
+    """Write what it waits for now, or that it will never come. None if nothing is left to wait for."""
     workload = tx.workloads.get(workload_id)
     if workload is None or workload.state not in WAITING or workload.wants is not Wants.RUN:
         return workload
@@ -82,7 +82,7 @@ def waits_for(others: Iterable[Workload | None]) -> str:
 
 
 def _lost(other_id: str, other: Workload | None) -> str | None:
-    """Why it will never complete; None if it still may."""
+    """Return why the other will never complete; None if it still may."""
     if other is None or other.state is State.DELETED:
         return f"{other_id}, which it waits for, was deleted before it completed"
     if not other.ended:

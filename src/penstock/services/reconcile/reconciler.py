@@ -1,4 +1,4 @@
-"""Bring what is wanted (the store) and what is (the engine) together, one workload at a time.
+"""Bring the store, which says what is wanted, and the engine, which has what is, together, one workload at a time.
 
 A step reads the record, asks the engine, acts, and writes what it saw. Every step can be repeated, so a crash between
 any two lines is mended by taking the step again: on start all active workloads are stepped once. A workload is stepped
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 RETRY = 1.0
 LONGEST_RETRY = 30.0
 DAY = 24 * 3600
-"""How long what an engine keeps of an ended run besides its log stays for those who look at the cluster itself."""
+"""How long an engine keeps an ended run besides its log, for those who look at the cluster itself."""
 
 
 class Reconciler:
@@ -81,11 +81,11 @@ class Reconciler:
     # what the other services tell
 
     def submitted(self, workload: Workload) -> None:
-        """It is new, or has a new attempt."""
+        """Take up a workload that is new, or has a new attempt."""
         self._remember(workload)
 
     def touch(self, workload_id: str) -> None:
-        """Something about this workload changed: look at it soon, once."""
+        """Look at this workload soon, once: something about it changed."""
         if workload_id in self._steps:
             self._again.add(workload_id)
         else:
@@ -98,7 +98,8 @@ class Reconciler:
     # one workload
 
     def _remember(self, workload: Workload) -> None:
-        """Takes up one that has not ended: into the queue at once where nothing else can be the matter."""
+        """Take up a workload that has not ended: it goes into the queue at once where nothing else can be the
+        matter."""
         waits = workload.state in WAITING
         if waits and self._queue.active and not self._conditions.concern(workload):
             self._queue.enqueue(workload)
@@ -142,7 +143,7 @@ class Reconciler:
             await self._advance(workload)
 
     async def _begin(self, workload: Workload) -> None:
-        """Its attempt was not started: is there anything to wait for?"""
+        """Find out what an attempt that was not started waits for; without anything it is started."""
         held_up = await self._conditions.look(workload)
         if held_up:
             self._wakeup.wake(workload.id)
@@ -172,7 +173,7 @@ class Reconciler:
             self._queue.hold(after)  # when it ends at the latest is known from now on
 
     def _give_back(self, workload: Workload) -> None:
-        """It has no place in our queue any more, and is to have another: at once, or when it may be tried again."""
+        """Queue a workload that has lost its place: at once, or when it may be tried again."""
         if not self._queue.active:
             return
         if workload.not_before is None:
@@ -198,18 +199,18 @@ class Reconciler:
         await self._db.write(lambda tx: tx.workloads.remove(workload.id))
 
     async def _remove_stray(self, workload: Workload) -> None:
-        """A start of which nothing was to be seen, of one that has ended since, may still come through."""
+        """Remove the run of an ended workload whose start seemed lost: it may still come through."""
         if self._engine.schedules and workload.launched < workload.attempt:
             await self._engine.remove(Run.of(workload))
 
     async def _forget(self, workload: Workload) -> None:
-        """The attempt that is one too many by now."""
+        """Remove the oldest attempt if there is one too many by now."""
         oldest = workload.attempt - KEPT
         if oldest > 0 and not workload.spec.array:
             await self._engine.remove(Run.of(workload, oldest))
 
     async def _settle(self, run: Run, keep: int) -> None:
-        """Says to the engine that the end is written, until it has heard it."""
+        """Tell the engine that the end is written, until it has heard it."""
         if not isinstance(self._engine, Settles):
             return
         backoff = Backoff(RETRY, LONGEST_RETRY)
@@ -222,7 +223,7 @@ class Reconciler:
             await backoff.pause()
 
     async def _settle_again(self, active: list[Workload]) -> None:
-        """A crash may have come between the end of a run and the word to the engine."""
+        """Tell the engine of all ends that are written: a crash may have come between the two."""
         attempts = {workload.id: workload.launched for workload in active}
         recent = now() - timedelta(seconds=DAY)
         ended = set(await self._db.read(lambda tx: tx.workloads.ended_since(recent)))
@@ -259,7 +260,7 @@ def _get(workload_id: str, tx: Store) -> Workload | None:
 
 
 def _kept(workload: Workload, attempt: int) -> int:
-    """Seconds an ended run stays: an attempt that was followed by another is of no use any more."""
+    """Return for how many seconds an ended run stays: an attempt that was followed by another is of no use any more."""
     if workload.attempt > attempt:
         return 0
     return DAY if workload.spec.ttl is None else min(workload.spec.ttl, DAY)

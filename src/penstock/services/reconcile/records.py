@@ -1,4 +1,4 @@
-"""The records a step writes, each in one transaction on the current row.
+"""Write what a step found into the record, each time in one transaction on the current row.
 
 A step that comes too late, because its workload was stopped, deleted or is in another attempt, changes nothing.
 """
@@ -22,9 +22,9 @@ from penstock.store.session import Store
 from penstock.store.transaction import storable
 
 UNPLACED: dict[str, Any] = {"gpus": (), "cpusets": (), "counted": (), "master_port": None}
-"""What one that has no place any more has of it. Where it was is still of interest."""
+"""The fields of a workload that has no place any more. Where it was is still of interest."""
 SHORT_ID = 12
-"""So many letters of a container's id Docker shows and takes."""
+"""How many letters of a container's id Docker shows and takes."""
 SEEN_RUNNING = frozenset({State.RUNNING, State.REQUESTED_CANCEL})
 SPEC_LIMIT = 128 * 1024
 RECORD_LIMIT = SPEC_LIMIT + 32 * 1024
@@ -32,7 +32,7 @@ RECORD_LIMIT = SPEC_LIMIT + 32 * 1024
 
 
 def record_of(workload: Workload) -> str:
-    """For an engine that keeps it. What the submitter was told is left out where it is too long."""
+    """Return the record for an engine that keeps it. What the submitter was told is left out where it is too long."""
     record = workload.model_dump_json(exclude_defaults=True)
     if len(record.encode()) <= RECORD_LIMIT:
         return record
@@ -40,15 +40,15 @@ def record_of(workload: Workload) -> str:
 
 
 def current(tx: Store, workload: Workload) -> Workload | None:
-    """The record now; None if it is not about this attempt any more."""
+    """Return the record as it is now; None if it is not about this attempt any more."""
     found = tx.workloads.get(workload.id)
     if found is None:
         raise NotFound(f"Task {workload.id} not found")
     return None if found.ended or found.attempt != workload.attempt else found
 
 
-def waits(tx: Store, workload: Workload, state: State, reason: Reason, message: str | None) -> Workload:
-    """The engine has it and says what it waits for."""
+def write_waiting(tx: Store, workload: Workload, state: State, reason: Reason, message: str | None) -> Workload:
+    """Record what the engine says it waits for."""
     found = current(tx, workload)
     if found is None or found.wants is Wants.STOP:
         return found or workload
@@ -57,8 +57,8 @@ def waits(tx: Store, workload: Workload, state: State, reason: Reason, message: 
     return tx.workloads.move(found, state, reason, message, launched=found.attempt)
 
 
-def passes(tx: Store, workload: Workload, steps: Sequence[Step]) -> Workload:
-    """What it went through on its way, as far as the table lets it."""
+def write_steps(tx: Store, workload: Workload, steps: Sequence[Step]) -> Workload:
+    """Record the states it passed on its way, as far as the table lets it."""
     found = current(tx, workload)
     if found is None or found.wants is Wants.STOP:
         return found or workload
@@ -68,54 +68,56 @@ def passes(tx: Store, workload: Workload, steps: Sequence[Step]) -> Workload:
     return found
 
 
-def is_in_doubt(tx: Store, workload: Workload, message: str) -> Workload:
-    """Nobody can tell what it does now. It keeps its place, and is asked for again."""
+def write_doubt(tx: Store, workload: Workload, message: str) -> Workload:
+    """Record that nobody can tell what it does now. It keeps its place, and is asked for again."""
     found = current(tx, workload)
     if found is None or found.wants is Wants.STOP:
         return found or workload
     if (found.state, found.reason) == (State.UNKNOWN, Reason.NODE_LOST):
-        return says(tx, found, message)
+        return write_message(tx, found, message)
     return tx.workloads.move(found, State.UNKNOWN, Reason.NODE_LOST, message, ended_at=None)
 
 
-def says(tx: Store, workload: Workload, message: str | None) -> Workload:
-    """What there is to say of it now; that is no new state, and no line of its history."""
+def write_message(tx: Store, workload: Workload, message: str | None) -> Workload:
+    """Record a new message; that is no new state, and no line of its history."""
     found = current(tx, workload)
     if found is None or found.wants is Wants.STOP:
         return found or workload
-    moved = found.model_copy(update={"message": None if message is None else storable(message), "updated_at": now()})
-    tx.workloads.update(moved)
-    return moved
+    return _say(tx, found, None if message is None else storable(message))
 
 
-def is_out_of_reach(tx: Store, workload: Workload, message: str) -> Workload:
-    """It is to stop, and cannot be told now: that is no line of its history. One that was idle says only that."""
+def write_unreachable(tx: Store, workload: Workload, message: str) -> Workload:
+    """Record that it is to stop and cannot be told now; that is no line of its history. One that was idle says only
+    that."""
     found = current(tx, workload)
     if found is None or found.reason is Reason.GPUS_IDLE or found.message == storable(message):
         return found or workload
-    moved = found.model_copy(update={"message": storable(message), "updated_at": now()})
-    tx.workloads.update(moved)
-    return moved
+    return _say(tx, found, storable(message))
 
 
-def is_reached(tx: Store, workload: Workload) -> Workload:
-    """It was told to stop; if that took a while, it says again who asked for it."""
+def write_reached(tx: Store, workload: Workload) -> Workload:
+    """Record that it was told to stop; if that took a while, it says again who asked for it."""
     found = current(tx, workload)
     if found is None or found.wants is not Wants.STOP:
         return found or workload
-    moved = found.model_copy(update={"message": said_at_first(tx, found), "updated_at": now()})
-    tx.workloads.update(moved)
-    return moved
+    return _say(tx, found, first_message(tx, found))
 
 
-def said_at_first(tx: Store, workload: Workload) -> str | None:
-    """When it came into the state it is in."""
+def _say(tx: Store, workload: Workload, message: str | None) -> Workload:
+    said = workload.model_copy(update={"message": message, "updated_at": now()})
+    tx.workloads.update(said)
+    return said
+
+
+def first_message(tx: Store, workload: Workload) -> str | None:
+    """Return the message with which it came into the state it is in."""
     lines = reversed(tx.workloads.history(workload.id))
     return next((line.message for line in lines if line.state is workload.state), workload.message)
 
 
-def said_of_vanished(tx: Store, workload: Workload) -> str | None:
-    """It is to stop, and nothing of it is there. One that was in doubt may have run without anyone seeing it."""
+def vanished_message(tx: Store, workload: Workload) -> str | None:
+    """Return the message for one that is to stop and of which nothing is there. One that was in doubt may have run
+    without anyone seeing it."""
     if workload.started_at is not None:
         return workload.message
     lines = reversed(tx.workloads.history(workload.id))
@@ -125,7 +127,7 @@ def said_of_vanished(tx: Store, workload: Workload) -> str | None:
     return "stopped before it started"
 
 
-def runs(tx: Store, workload: Workload, units: tuple[Unit, ...], said: str | None = None) -> Workload:
+def write_running(tx: Store, workload: Workload, units: tuple[Unit, ...], said: str | None = None) -> Workload:
     found = current(tx, workload)
     if found is None or found.state in SEEN_RUNNING:
         return found or workload
@@ -145,8 +147,8 @@ def runs(tx: Store, workload: Workload, units: tuple[Unit, ...], said: str | Non
     )
 
 
-def goes_on(tx: Store, workload: Workload, changed: Sequence[Unit], said: str | None = None) -> Workload:
-    """How far it has come, and what there is to say of it now; that is no new state, and no line of its history."""
+def write_progress(tx: Store, workload: Workload, changed: Sequence[Unit], said: str | None = None) -> Workload:
+    """Record how far it has come and a new message; that is no new state, and no line of its history."""
     found = current(tx, workload)
     if found is None:
         return workload
@@ -165,8 +167,8 @@ def goes_on(tx: Store, workload: Workload, changed: Sequence[Unit], said: str | 
     return moved
 
 
-def is_put_back(tx: Store, workload: Workload, reason: Reason, message: str, seconds: float = 0) -> Workload:
-    """Nothing of it was started: it waits again, so many seconds at least."""
+def write_put_back(tx: Store, workload: Workload, reason: Reason, message: str, seconds: float = 0) -> Workload:
+    """Record that nothing of it was started: it waits again, so many seconds at least."""
     found = current(tx, workload)
     if found is None or found.wants is Wants.STOP:
         return found or workload
@@ -183,8 +185,8 @@ def is_put_back(tx: Store, workload: Workload, reason: Reason, message: str, sec
     )
 
 
-def ends(tx: Store, workload: Workload, end: Outcome | None, units: tuple[Unit, ...] = ()) -> Workload:
-    """Ends the attempt, as its units say if nothing else does, and begins the next if there is one: all or nothing.
+def write_end(tx: Store, workload: Workload, end: Outcome | None, units: tuple[Unit, ...] = ()) -> Workload:
+    """End the attempt, as its units say if nothing else does, and begin the next if there is one: all or nothing.
 
     One that was never seen running but did run gets its RUNNING line first: history has no holes.
     """
@@ -217,11 +219,11 @@ def ends(tx: Store, workload: Workload, end: Outcome | None, units: tuple[Unit, 
         **_over(units),
     )
     after = None if adopted else next_attempt(found, end, units)  # the next may be on a host that was not seen yet
-    return begin(tx, ended, after) if after else ended
+    return begin_attempt(tx, ended, after) if after else ended
 
 
 def _written(tx: Store, workload: Workload, told: Sequence[Unit]) -> tuple[tuple[Unit, ...], Progress | None]:
-    """The units as they are kept from now on, and how far an array has come: an end in the records stays."""
+    """Return the units as they are kept from now on, and how far an array has come: an end in the records stays."""
     array = workload.spec.array
     known = tx.workloads.units(workload.id, None if array else workload.attempt) if array or told else ()
     units = keep_recorded_ends(known, told)
@@ -230,7 +232,7 @@ def _written(tx: Store, workload: Workload, told: Sequence[Unit]) -> tuple[tuple
 
 
 def _has_volumes(tx: Store, workload: Workload) -> None:
-    """It runs, so the volumes that are made on their first use are there."""
+    """Record that the volumes are there that are made on their first use: it runs."""
     for id_ in workload.volume_ids.values():
         volume = tx.volumes.get(id_)
         if volume and volume.phase is Phase.Pending and not volume.made:
@@ -238,20 +240,20 @@ def _has_volumes(tx: Store, workload: Workload) -> None:
 
 
 def _over(units: Sequence[Unit]) -> dict[str, Any]:
-    """When the last of them ended, however much later that is written; nothing where one has no end of its own."""
-    ends = [unit.ended_at for unit in units if unit.ended_at]
-    return {"ended_at": min(max(ends), now())} if ends and len(ends) == len(units) else {}
+    """Return when the last unit ended, however much later that is written; nothing where one has no end of its own."""
+    write_end = [unit.ended_at for unit in units if unit.ended_at]
+    return {"ended_at": min(max(write_end), now())} if write_end and len(write_end) == len(units) else {}
 
 
 def _left(tx: Store, workload: Workload, end: Outcome) -> tuple[Unit, ...]:
-    """The attempt's units as they were last seen, those that had not ended with the end of the whole."""
+    """Return the attempt's units as they were last seen, those that had not ended with the end of the whole."""
     seen = tx.workloads.units(workload.id, workload.attempt)
     over = {"state": end.state, "reason": end.reason, "message": end.message, "ended_at": now()}
     return tuple(unit if unit.ended_at else unit.model_copy(update=over) for unit in seen)
 
 
-def begin(tx: Store, ended: Workload, after: NextAttempt) -> Workload:
-    """The next attempt of one that has ended."""
+def begin_attempt(tx: Store, ended: Workload, after: NextAttempt) -> Workload:
+    """Begin the next attempt of a workload that has ended."""
     if not ended.spec.array and ended.attempt >= KEPT:
         tx.workloads.forget_units(ended.id, ended.attempt + 2 - KEPT)
     return tx.workloads.move(
@@ -276,13 +278,13 @@ def begin(tx: Store, ended: Workload, after: NextAttempt) -> Workload:
 
 
 def _containers(workload: Workload, units: tuple[Unit, ...]) -> tuple[str, ...]:
-    """By rank; one of an array would be one of very many."""
+    """Return the containers by rank; none of an array, for one would be one of very many."""
     if workload.spec.array:
         return ()
     return tuple(unit.container[:SHORT_ID] for unit in sorted(units, key=lambda unit: unit.rank) if unit.container)
 
 
 def _nodes(units: tuple[Unit, ...]) -> tuple[str, ...]:
-    """Those an engine chose: by rank, or those that an array uses."""
+    """Return the nodes that an engine chose: by rank, or those that an array uses."""
     found = [unit.node for unit in sorted(units, key=lambda unit: (unit.rank, unit.index)) if unit.node]
     return tuple(found) if len(found) == len({unit.rank for unit in units}) else tuple(dict.fromkeys(found))

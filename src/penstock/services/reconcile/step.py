@@ -35,9 +35,9 @@ from penstock.store.database import Database
 
 log = logging.getLogger(__name__)
 PASSING = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
-"""What will be better in a moment: the workload goes back into the queue."""
+"""Errors that pass in a moment: the workload goes back into the queue."""
 PORT_IN_CLUSTER = 29500
-"""Where ranks meet that each have a network address of their own."""
+"""The port where ranks meet that each have a network address of their own."""
 ANSWERS_AGAIN = "its node answers again"
 NOT_KNOWN = "what it does is not known"
 ADVANCE_AGAIN = 1.0
@@ -62,19 +62,19 @@ class RunSteps:
         self._look_again = look_again
         self._units_written: dict[str, float] = {}
         self._steps_written: dict[Run, int] = {}
-        """How many of the engine's steps are in the history of a run that is on its way."""
+        """How many of the engine's steps are in the history of a run that has not begun."""
         self._since = now()
         self._asked: set[Run] = set()
-        """What the engine was asked to start, in this server's life."""
+        """Runs that this server asked the engine to start."""
         self._begun: set[Run] = set()
-        """Whose start we saw come to its end."""
+        """Runs whose start this server saw come to its end."""
         self._hosts = engine if isinstance(engine, HasHosts) else None
         self._advances = engine if isinstance(engine, Advances) else None
         self._told: set[Run] = set()
         """Runs that the engine was told of, by their start or since."""
 
     async def advance(self, workload: Workload) -> Workload:
-        """Takes a workload that the engine has, or may have now, one step on; what it is afterwards."""
+        """Take a workload that the engine has, or may have now, one step on, and return it as it is afterwards."""
         try:
             return await self._step(workload)
         except HeldUp as held:
@@ -107,7 +107,7 @@ class RunSteps:
             self._begun.add(run)
             report = await self._engine.observe(run)
             if report.presence is Presence.absent and self._engine.schedules:
-                raise Unavailable(f"{workload.object_name} was made and is not to be seen yet.")
+                raise Unavailable(f"{workload.object_name} was created and does not show up yet.")
         after = await self._write_down(workload, report)
         if self._advances and not after.ended:
             try:
@@ -129,19 +129,19 @@ class RunSteps:
             log.warning("%s: no further part of it can be started: %s", workload.id, error.message)
 
     def _may_be_half_started(self, workload: Workload) -> bool:
-        """A server that was killed may have left a start before its last step: taken again, it is finished."""
+        """May a server that was killed have left a start before its last step? Taken again, it is finished."""
         begun = workload.launched == workload.attempt or Run.of(workload) in self._begun
         return self._engine.schedules and workload.wants is Wants.RUN and not begun
 
     def _was_never_asked_for(self, workload: Workload) -> bool:
-        """It was placed by this server on a node that does not answer since, and nobody was asked to start it."""
+        """Was it placed by this server on a node that does not answer since, and never asked to start?"""
         new = workload.state is State.ASSIGNED and workload.updated_at > self._since
         return new and not self._engine.schedules and Run.of(workload) not in self._asked
 
     async def _gone(self, workload: Workload) -> Outcome | None:
-        """What it means that the engine has nothing of it; None: it was not started yet."""
+        """Return what it means that the engine has nothing of it; None: it was not started yet."""
         if workload.wants is Wants.STOP:
-            said = await self._db.read(lambda tx: records.said_of_vanished(tx, workload))
+            said = await self._db.read(lambda tx: records.vanished_message(tx, workload))
             return Outcome(State.STOPPED, Reason.STOPPED_BY_USER, said)
         if self._engine.schedules:
             if workload.launched < workload.attempt:
@@ -152,7 +152,7 @@ class RunSteps:
         return None
 
     async def _start(self, workload: Workload) -> Workload | None:
-        """None when it began; otherwise the workload as it ended or was put back."""
+        """Start it. None when it began; otherwise the workload as it ended or was put back."""
         try:
             volumes = await self._volumes_of(workload)
             lost = await self._lost(
@@ -200,7 +200,7 @@ class RunSteps:
         return {path: volume for path, volume in found.items() if volume}
 
     async def _lost(self, volumes: Iterable[Volume]) -> list[str]:
-        """Those whose data is gone; one that was never made is still waited for."""
+        """Return the volumes whose data is gone; one that was never made is still waited for."""
         known = {volume.id: volume for volume in volumes if volume.made or volume.phase is Phase.Bound}
         reports = await self._engine.volume_reports(list(known.values())) if known else {}
         return sorted(known[id_].name for id_, report in reports.items() if report.phase is Phase.Lost)
@@ -256,13 +256,13 @@ class RunSteps:
         return await self._end(workload, None, report.units)
 
     async def _passed(self, workload: Workload, report: Report) -> Workload:
-        """Steps that were shorter than the time between two looks are lines of its history, too."""
+        """Record the steps that were shorter than the time between two looks: they are lines of its history, too."""
         run = Run.of(workload)
         new = report.steps[self._steps_written.get(run, 0) :]
         if not new or workload.started_at is not None:
             return workload
         self._steps_written[run] = len(report.steps)
-        return await self._db.write(lambda tx: records.passes(tx, workload, new))
+        return await self._db.write(lambda tx: records.write_steps(tx, workload, new))
 
     async def _waiting(self, workload: Workload, report: Report) -> Workload:
         state, reason = report.state or State.QUEUED, report.reason or Reason.IN_QUEUE
@@ -272,8 +272,8 @@ class RunSteps:
         if state is State.UNKNOWN:
             return await self._in_doubt(workload, report.message)
         if report.steps and known[:2] == (state, reason):
-            return await self._db.write(lambda tx: records.says(tx, workload, report.message))
-        return await self._db.write(lambda tx: records.waits(tx, workload, state, reason, report.message))
+            return await self._db.write(lambda tx: records.write_message(tx, workload, report.message))
+        return await self._db.write(lambda tx: records.write_waiting(tx, workload, state, reason, report.message))
 
     async def _running(self, workload: Workload, report: Report) -> Workload:
         units, said = report.units, report.message
@@ -285,20 +285,20 @@ class RunSteps:
         elif workload.state not in records.SEEN_RUNNING:
             self._units_written[workload.id] = time.monotonic()
             again = ANSWERS_AGAIN if workload.state is State.UNKNOWN else None
-            return await self._db.write(lambda tx: records.runs(tx, workload, units, said or again))
+            return await self._db.write(lambda tx: records.write_running(tx, workload, units, said or again))
         if workload.spec.parts == 1:
             if said == workload.message:
                 return workload
-            return await self._db.write(lambda tx: records.goes_on(tx, workload, (), said))
+            return await self._db.write(lambda tx: records.write_progress(tx, workload, (), said))
         return await self._units_of_running(workload, units, said)
 
     async def _in_doubt(self, workload: Workload, said: str | None) -> Workload:
         if (workload.state, workload.message) == (State.UNKNOWN, said):
             return workload
-        return await self._db.write(lambda tx: records.is_in_doubt(tx, workload, said or NOT_KNOWN))
+        return await self._db.write(lambda tx: records.write_doubt(tx, workload, said or NOT_KNOWN))
 
     async def _units_of_running(self, workload: Workload, units: tuple[Unit, ...], said: str | None) -> Workload:
-        """What changed of them, at most once a second; the end writes all in any case."""
+        """Record the units that changed, at most once a second; the end writes all in any case."""
         kept = await self._db.read(lambda tx: tx.workloads.units(workload.id, workload.attempt))
         known = {unit.model_dump_json() for unit in kept}
         changed = [unit for unit in keep_recorded_ends(kept, units) if unit.model_dump_json() not in known]
@@ -309,36 +309,36 @@ class RunSteps:
             self._look_again(workload.id, wait)
             return workload
         self._units_written[workload.id] = time.monotonic()
-        return await self._db.write(lambda tx: records.goes_on(tx, workload, changed, said))
+        return await self._db.write(lambda tx: records.write_progress(tx, workload, changed, said))
 
     async def _end(self, workload: Workload, end: Outcome | None, units: tuple[Unit, ...] = ()) -> Workload:
         self._begun.discard(Run.of(workload))
         self._asked.discard(Run.of(workload))
         self._told.discard(Run.of(workload))
         self._steps_written.pop(Run.of(workload), None)
-        return await self._db.write(lambda tx: records.ends(tx, workload, end, units))
+        return await self._db.write(lambda tx: records.write_end(tx, workload, end, units))
 
     async def _reached(self, workload: Workload) -> Workload:
-        """Most are at once: then nothing is written."""
-        if await self._db.read(lambda tx: records.said_at_first(tx, workload)) == workload.message:
+        """Record that it was told to stop. Most are at once: then nothing is written."""
+        if await self._db.read(lambda tx: records.first_message(tx, workload)) == workload.message:
             return workload
-        return await self._db.write(lambda tx: records.is_reached(tx, workload))
+        return await self._db.write(lambda tx: records.write_reached(tx, workload))
 
     async def _unreachable(self, workload: Workload, said: str) -> Workload:
-        """What it does, nobody can tell now."""
+        """Record that nobody can tell what it does now."""
         reason = Reason.CLUSTER_UNREACHABLE
         if workload.wants is Wants.STOP:
-            return await self._db.write(lambda tx: records.is_out_of_reach(tx, workload, said))
+            return await self._db.write(lambda tx: records.write_unreachable(tx, workload, said))
         if not self._engine.schedules:  # placed anew it might run twice
             return await self._in_doubt(workload, said)
         if workload.state is State.RUNNING:
-            return await self._db.write(lambda tx: records.goes_on(tx, workload, (), said))
+            return await self._db.write(lambda tx: records.write_progress(tx, workload, (), said))
         if workload.launched < workload.attempt:
             return await self._put_back(workload, reason, said)
-        return await self._db.write(lambda tx: records.waits(tx, workload, State.QUEUED, reason, said))
+        return await self._db.write(lambda tx: records.write_waiting(tx, workload, State.QUEUED, reason, said))
 
     async def _put_back(self, workload: Workload, reason: Reason, message: str, seconds: float = 0) -> Workload:
-        return await self._db.write(lambda tx: records.is_put_back(tx, workload, reason, message, seconds))
+        return await self._db.write(lambda tx: records.write_put_back(tx, workload, reason, message, seconds))
 
 
 def _doubted(unit: Unit) -> Unit:

@@ -1,1 +1,1 @@
-"""The queue of engines that do not schedule themselves."""
+"""Queue and place workloads for engines that do not schedule themselves."""

@@ -24,7 +24,7 @@ class Assignment:
     held: PlacedJob
     port: int
     hosts: tuple[str, ...]
-    """By place, where there are several to choose from."""
+    """By place, where there are several nodes to choose from."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ def job_of(workload: Workload, ask: Ask) -> QueuedJob:
 
 
 def lasts(workload: Workload) -> int | None:
-    """Seconds at the longest. Each index of an array has the time for itself, and they may come one after the other."""
+    """Return for how many seconds it runs at the longest. Each index of an array has the time for itself, and they may
+    come one after the other."""
     each = workload.time_limit
     if each is None or workload.spec.array is None:
         return each
@@ -59,7 +60,7 @@ def lasts(workload: Workload) -> int | None:
 
 
 def held_of(workload: Workload, ask: Ask, only: str) -> PlacedJob:
-    """What it has by the record; `only` is the node, where there is one to choose."""
+    """Return what a workload has by its record; `only` is the node, where there is one to choose."""
     places = len(workload.gpus) or workload.spec.nodes
     hosts = workload.hosts or (only,) * places
     counted = workload.counted or ((ask.cpus_milli or 0, ask.memory_bytes or 0),) * places
@@ -80,8 +81,8 @@ def held_of(workload: Workload, ask: Ask, only: str) -> PlacedJob:
 
 
 def write_assignments(tx: Store, starts: Iterable[Assignment]) -> tuple[dict[str, NotAssigned], list[Workload]]:
-    """Return those that were not placed: stopped or placed meanwhile, or another server gave away what they were to
-    get; and those that wait and mount a volume whose node is known from now on."""
+    """Write the places of jobs. Return those that were not placed: stopped or placed meanwhile, or another server gave
+    away what they were to get; and those that wait and mount a volume whose node is known from now on."""
     refused: dict[str, NotAssigned] = {}
     bound: list[str] = []
     for each in starts:
@@ -113,8 +114,9 @@ def write_assignments(tx: Store, starts: Iterable[Assignment]) -> tuple[dict[str
 
 
 def _can_mount(tx: Store, workload: Workload, assignment: Assignment, bound: list[str]) -> bool:
-    """Volumes that no node has used yet are from now on where it runs, and go into `bound`. False: it must be asked for
-    again, for one that it did not know the place of is elsewhere by now, or it would run on several nodes."""
+    """Bind volumes that no node has used yet to the node where the workload runs, and add them to `bound`. False: the
+    workload must be asked for again, for a volume that it did not know the place of is elsewhere by now, or it would
+    run on several nodes."""
     node, known = assignment.hosts[0], dict(assignment.held.job.ask.volumes)
     right = True
     for id_ in sorted(set(workload.volume_ids.values())):
@@ -146,7 +148,8 @@ FIRST, COUNT = 20000, 10000
 
 
 def free_port(workload_id: str, taken: Collection[int]) -> int:
-    """Below the kernel's own range; begun at a place that differs by workload, so two servers seldom meet."""
+    """Return a port below the kernel's own range; begun at a place that differs by workload, so two servers seldom
+    meet."""
     start = zlib.crc32(workload_id.encode())
     for step in range(COUNT):
         port = FIRST + (start + step) % COUNT

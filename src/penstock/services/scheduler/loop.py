@@ -93,7 +93,7 @@ class SchedulerLoop:
         await self._write_reasons()
 
     async def _write_reasons(self) -> None:
-        """At most once a second, for a queue that moves says something new all the time."""
+        """Write why the rest waits, at most once a second: a queue that moves says something new all the time."""
         if (pause := self._reasons.pause()) > 0:
             self.wake(pause)
             return
@@ -102,7 +102,7 @@ class SchedulerLoop:
             self.wake()
 
     async def _locate_volumes(self) -> None:
-        """A workload runs where its volumes are; as long as that is not known, it waits."""
+        """Find out where the volumes of workloads are: there they run, and as long as that is not known they wait."""
         for workload in list(self._state.unlocated.values()):
             try:
                 homes = await self._state.homes(await self._db.read(partial(_volumes_of, workload)))
@@ -160,8 +160,9 @@ class SchedulerLoop:
             self._touch(why.workload.id)
 
     async def _look_again(self) -> None:
-        """A host that comes back tells nobody here, nor does a GPU that another server gives back or a disk that has
-        room again: look, but at this machine only while something waits for one of these."""
+        """Look again from time to time: a host that comes back tells nobody here, nor does a GPU that another server
+        gives back or a disk that has room again. This machine is looked at only while something waits for one of
+        these."""
         state = self._state
         while True:
             await asyncio.sleep(HOST_LOOK if state.several else GPU_LOOK)
@@ -173,7 +174,7 @@ class SchedulerLoop:
                 self.wake()
 
     async def _follow_people(self) -> None:
-        """Whose nodes somebody may use, and whether they may run anything, changes what waits."""
+        """Queue what waits anew when rights change: whose nodes somebody may use, and whether they may run anything."""
         change = self._people.change
         while True:
             await change.wait()

@@ -1,4 +1,4 @@
-"""The queue of an engine that does not schedule: what the services ask of it, and what the reconciler tells it.
+"""Keep the queue of an engine that does not schedule: what the services ask of it, and what the reconciler tells it.
 
 Where the engine schedules itself it stays empty: nothing waits here, nothing is held, and there is nothing to say.
 """
@@ -144,7 +144,7 @@ class JobQueue:
     # what the reconciler tells
 
     def enqueue(self, workload: Workload) -> None:
-        """It may start as soon as there is room."""
+        """Take up a workload, which may start as soon as there is room."""
         if workload.id in self._state:
             return
         self._reasons.forget(workload.id)
@@ -153,12 +153,13 @@ class JobQueue:
         self._loop.wake()
 
     def hold(self, workload: Workload) -> None:
-        """It has resources, by its record."""
+        """Count what a workload holds by its record."""
         if self.active:
             self._state.hold(workload)
 
     def give_back(self, workload: Workload) -> None:
-        """It could not start where it was placed: in the queue again where it was, in a moment."""
+        """Queue a workload that could not start where it was placed: it keeps its turn, and is looked at in a
+        moment."""
         self._reasons.forget(workload.id)
         self._state.wait(workload)
         self._loop.wake(RETRY)

@@ -23,7 +23,7 @@ Causes = Callable[[Iterable[str]], Mapping[str, WaitCause]]
 PAUSE = 1.0
 """Seconds between two rounds."""
 HEAD = 64
-"""So many have each change written; of the others it is worked out when somebody looks at them."""
+"""How many have each change written; of the others it is worked out when somebody looks at them."""
 AT_ONCE = 256
 
 

@@ -1,1 +1,1 @@
-"""Volumes: requests, quotas, and their creation and deletion."""
+"""Check requests for volumes against quotas, create volumes and delete them."""

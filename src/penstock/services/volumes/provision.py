@@ -21,11 +21,11 @@ class Provisioner:
         self._db = db
         self._engine = engine
         self.unmade: set[str] = set()
-        """Ids of those that are being made, or wait to be: the engine is not asked about them."""
+        """Ids of volumes that are being made, or wait to be: the engine is not asked about them."""
         self._retries = Tasks()
 
     async def recover(self) -> None:
-        """Finishes what a crash interrupted."""
+        """Finish what a crash interrupted."""
         for volume in await self._db.read(lambda tx: tx.volumes.unfinished()):
             if volume.made and volume.phase is Phase.Pending:
                 continue
@@ -119,6 +119,6 @@ class Provisioner:
 
 
 def _keep(tx: Store, volume: Volume) -> None:
-    """Somebody began to use it before it could be destroyed: it is not to be deleted any more."""
+    """Keep a volume that was to be deleted: somebody began to use it before it could be destroyed."""
     if not tx.volumes.find(volume.name, volume.group):
         tx.volumes.update(volume.model_copy(update={"phase": Phase.Bound}))

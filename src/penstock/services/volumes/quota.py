@@ -1,6 +1,6 @@
-"""Limits on the volumes of groups and their members.
+"""Check the limits on the volumes of groups and their members.
 
-Asked and answered inside the write that makes the volume, so several at once cannot pass together.
+That is done inside the write that makes the volume, so several at once cannot pass together.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ NO_GROUP = ""
 class VolumeQuota:
     def __init__(self) -> None:
         self._growing: dict[str, Volume] = {}
-        """Those whose engine is at it, by id, with the size they are to have."""
+        """The volumes that the engine is making larger, by id, with the size they are to have."""
 
     def problems(
         self, tx: Store, wanted: Volume, others: Sequence[Volume] = (), group: Group | None = None
     ) -> list[Problem]:
-        """Why it cannot be, or be as large; `others` are to be made before it, `group` as it is about to be."""
+        """Return why the volume cannot be, or be as large; `others` are to be made before it, `group` as it is about to
+        be."""
         group = group or _group(tx, wanted.group)
         if group is None or not wanted.size_bytes or all(limits.volume_bytes is None for _, limits in _limits(group)):
             return []
@@ -37,14 +38,15 @@ class VolumeQuota:
         return list(_beyond(wanted, before, there, group))
 
     def grow(self, tx: Store, larger: Volume) -> list[Problem]:
-        """Counts it with its new size from now on, unless that is too much."""
+        """Count a volume with its new size from now on, unless that is too much."""
         problems = self.problems(tx, larger)
         if not problems:
             self._growing[larger.id] = larger
         return problems
 
     def grown(self, larger: Volume) -> None:
-        """It has its new size, or will not have it; somebody else's wish for it stays."""
+        """Stop counting the new size apart: the volume has it, or will not have it. Somebody else's wish for it
+        stays."""
         if self._growing.get(larger.id) is larger:
             del self._growing[larger.id]
 
@@ -55,7 +57,7 @@ def _group(tx: Store, name: str) -> Group | None:
 
 
 def _limits(group: Group) -> tuple[tuple[bool, Limits], tuple[bool, Limits]]:
-    """Of all together, and of each."""
+    """Return the limits of all members together and of each."""
     return (False, group.limits), (True, group.limits_each)
 
 

@@ -1,4 +1,4 @@
-"""Validate a request for a volume and report everything that is wrong with it."""
+"""Check a request for a volume and report everything that is wrong with it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def new_volume(caller: Caller, asked: NewVolume, classes: Sequence[StorageClass]
 
 
 def _below(asked: NewVolume, problems: list[Problem]) -> str:
-    """Its directory on a storage."""
+    """Return the volume's directory on a storage."""
     try:
         return sub_path(asked.name if asked.sub_path is None else asked.sub_path)
     except NotAMountPath as error:
@@ -52,7 +52,8 @@ def _below(asked: NewVolume, problems: list[Problem]) -> str:
 
 
 def class_of(storage: Storage, classes: Sequence[StorageClass]) -> str:
-    """Where there are classes and no Docker hosts: the class of the storage's name, or for a disk the usual one."""
+    """Return the storage class for a storage where the engine has classes: the one of the storage's name, or for a disk
+    the usual one."""
     named = next((each.name for each in classes if each.name == storage.name), None)
     usual = next((each.name for each in classes if each.default and not storage.shared), None)
     if found := named or usual:
@@ -63,7 +64,7 @@ def class_of(storage: Storage, classes: Sequence[StorageClass]) -> str:
 
 
 def no_directories(storage: Storage) -> Invalid:
-    """A claim is whole, and new."""
+    """Refuse a directory of a storage in a cluster, where each volume is a whole, new claim."""
     said = f"on Kubernetes each volume on {storage.name} is a claim of its own, and no directory of it"
     hint = "leave it out; data that are there are mounted as the claim they are"
     return Invalid("The volume cannot be created.", problems=[Problem(said, field="sub_path", hint=hint)])
@@ -93,7 +94,7 @@ def _storage_class(asked: str | None, classes: Sequence[StorageClass], problems:
 
 
 def larger_volume(volume: Volume, size: str, classes: Sequence[StorageClass]) -> Volume:
-    """The volume with its new size, itself if that is the one it has; or everything that forbids it."""
+    """Return the volume with its new size, or itself if that is the one it has. Raises everything that forbids it."""
     try:
         size_bytes = parse_bytes(size)
     except NotAQuantity as error:

@@ -29,7 +29,7 @@ from penstock.wire.requests import NewVolume
 from penstock.wire.volumes import VolumeUse, VolumeView
 
 UNSAID = "1Gi"
-"""What one has that nobody gave a size, where it must have one."""
+"""The size of a volume that must have one and was given none."""
 
 
 class Volumes:
@@ -42,7 +42,7 @@ class Volumes:
         self._quota = VolumeQuota()
 
     async def recover(self) -> None:
-        """Finishes creations and deletions that a crash interrupted."""
+        """Finish creations and deletions that a crash interrupted."""
         await self._provisioner.recover()
 
     async def close(self) -> None:
@@ -52,12 +52,12 @@ class Volumes:
         return await self.add(caller, await self.plan(caller, asked), asked, key)
 
     async def plan(self, caller: Caller, asked: NewVolume, coming: Sequence[Storage] = ()) -> Volume:
-        """Checks the wish; nothing is written. `coming` are storages that are about to be written down."""
+        """Check a request and write nothing. `coming` are storages that are about to be registered."""
         caller.require(Verb.create, Kind.Volume)
         return await self.wanted(caller, asked, coming)
 
     async def wanted(self, caller: Caller, asked: NewVolume, coming: Sequence[Storage] = ()) -> Volume:
-        """The same for who may have it anyway, as the owner of a workload its home."""
+        """Plan a volume for whoever may have it anyway, as the owner of a workload its home."""
         classes = await self._engine.storage_classes()
         if asked.storage == EVERYTHING:
             asked, storage = self._anywhere(caller, asked)
@@ -71,8 +71,8 @@ class Volumes:
         return new_volume(caller, asked, classes, storage)
 
     def _anywhere(self, caller: Caller, asked: NewVolume) -> tuple[NewVolume, Storage | None]:
-        """On the disk of the node that uses it first. Where there is one machine, or a cluster that has other places
-        for volumes, that is known now."""
+        """Put a volume on the disk of the node that uses it first. On one machine, or in a cluster that has other
+        places for volumes, that is known now."""
         if isinstance(self._engine, HasHosts):
             return asked, Storage(name=EVERYTHING, group=caller.group, kind=StorageKind.local)
         if here := self._infrastructure.here():
@@ -80,7 +80,7 @@ class Volumes:
         return asked.model_copy(update={"storage": None, "size": asked.size or UNSAID}), None
 
     def _storage(self, caller: Caller, name: str | None, coming: Sequence[Storage]) -> Storage | None:
-        """NotFound for one that is not there, or not the caller's to use."""
+        """Return a storage; NotFound where it is not there, or not the caller's to use."""
         if name is None:
             return None
         return next((each for each in coming if each.name == name), None) or self._infrastructure.storage(caller, name)
@@ -159,7 +159,7 @@ class Volumes:
         limit: int,
         cursor: str | None,
     ) -> tuple[list[VolumeView], str | None]:
-        """Whether a volume is Lost only the engine knows: a page is filled from the store until it is full."""
+        """List volumes. Only the engine knows which are Lost, so a page is filled from the store until it is full."""
         groups = None if everyone else caller.listed(Kind.Volume)
         views: list[VolumeView] = []
         while True:
@@ -221,7 +221,7 @@ class Volumes:
             return view.model_copy(update={"not_measured": error.message})
 
     async def beyond_limits(self, volumes: Sequence[Volume], groups: Mapping[str, Group]) -> list[list[Problem]]:
-        """Of each what forbids it, if all before it are made; `groups` as they are about to be."""
+        """Return for each volume what forbids it, if all before it are made; `groups` as they are about to be."""
 
         def look(tx: Store) -> list[list[Problem]]:
             return [
@@ -232,11 +232,12 @@ class Volumes:
         return await self._db.read(look)
 
     async def larger(self, volume: Volume, size: str) -> Volume:
-        """The volume as `resize` would make it; whether that is too much is asked of `beyond_limits`."""
+        """Return the volume as `resize` would make it; whether that is too much is asked of `beyond_limits`."""
         return larger_volume(volume, size, await self._engine.storage_classes())
 
     async def resize(self, caller: Caller, ref: str, size: str) -> VolumeView:
-        """The engine first: if the record is not written any more, asking again does the same once more."""
+        """Make a volume larger, first in the engine: if the record is not written any more, asking again does the same
+        once more."""
         volume = await self._db.read(lambda tx: lookup.volume(tx, caller, ref, Verb.update))
         larger = larger_volume(volume, size, await self._engine.storage_classes())
 
@@ -262,7 +263,8 @@ class Volumes:
         return await self._whole(*resized)
 
     async def delete(self, caller: Caller, ref: str) -> Volume:
-        """Marks it first, so that nothing new can use it, then destroys the data, then forgets it."""
+        """Delete a volume. It is marked first, so that nothing new can use it, then its data is destroyed, then its
+        record."""
         volume = await self._db.read(lambda tx: lookup.volume(tx, caller, ref, Verb.delete))
         others = await self._users_outside(volume)
 
@@ -287,7 +289,7 @@ class Volumes:
         return marked.model_copy(update={"message": None})
 
     async def claims(self, caller: Caller) -> dict[str, str]:
-        """What the volumes of the caller's group are called in a cluster; nothing where there is none."""
+        """Return the names in the cluster of the volumes of the caller's group; nothing where there is no cluster."""
         if not isinstance(self._engine, HasCluster) or not caller.rights.may(Verb.get, Kind.Volume, caller.group):
             return {}
         volumes = await self._db.read(lambda tx: tx.volumes.of_group(caller.group))
@@ -303,7 +305,7 @@ def _seen(volume: Volume, report: VolumeReport, usage: bool) -> dict[str, Any]:
 
 
 def _uses(caller: Caller, workloads: Sequence[Workload]) -> tuple[VolumeUse, ...]:
-    """Those of groups that are not the caller's are counted, not named."""
+    """Name the workloads that use a volume; those of groups that are not the caller's are counted."""
     theirs = [each for each in workloads if caller.rights.may(Verb.get, Kind.Workload, each.group)]
     uses = [VolumeUse(id=each.id, name=each.name, status=each.status) for each in theirs]
     if others := len(workloads) - len(theirs):

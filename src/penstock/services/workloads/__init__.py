@@ -1,1 +1,1 @@
-"""Workloads: submit, list, stop, retry, logs, events and programs inside them."""
+"""Submit, list, stop and retry workloads, read their logs and events, and run programs inside them."""

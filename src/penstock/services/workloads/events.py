@@ -1,4 +1,4 @@
-"""What happened to a workload or a volume, in order: our history and the engine's events."""
+"""Tell what happened to a workload or a volume, in order, from our history and the engine's events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BAD = frozenset({State.CRASHED, State.STUCK, State.UNKNOWN})
 BEGINS = frozenset({Reason.SUBMITTED, Reason.RETRY, Reason.REQUEUED, Reason.RESTARTED})
 SECOND = timedelta(seconds=1)
 ATTEMPTS = 5
-"""Of how many attempts the engine is asked: the newest."""
+"""How many attempts the engine is asked about: the newest."""
 
 
 class EventHistory:
@@ -50,8 +50,8 @@ class EventHistory:
 
 
 def _in_order(ours: list[EventView], theirs: list[EventView], begun: list[datetime]) -> tuple[EventView, ...]:
-    """A cluster writes whole seconds: what it says of the second in which something began came after that. Its own
-    order is kept."""
+    """Merge our events and the engine's. A cluster writes whole seconds: what it says of the second in which something
+    began came after that. Its own order is kept."""
     placed = [(event.at, 0, event) for event in ours]
     last = datetime.min.replace(tzinfo=UTC)
     for event in theirs:

@@ -15,7 +15,7 @@ from penstock.errors import Conflict, Invalid
 from penstock.services import lookup
 from penstock.services.nodes import Nodes
 from penstock.services.scheduler.queue import JobQueue
-from penstock.services.workloads.sessions import Sessions, said_of
+from penstock.services.workloads.sessions import Sessions, named_conflict
 from penstock.store.database import Database
 from penstock.wire.measures import Inspection, MeasureView, NodeMeasure
 from penstock.wire.workloads import Explained, ExplainedNode, ObstacleView
@@ -43,7 +43,7 @@ class Inspector:
         )
 
     async def inspect(self, caller: Caller, ref: str, attempt: int | None = None) -> Inspection:
-        """The newest attempt, unless another is named."""
+        """Return what the engine knows of an attempt, the newest unless another is named."""
         workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.inspect))
         run = Run.of(workload, attempt)
         found = mask_secrets(await self._engine.inspect(run), workload.spec.secret_values)
@@ -54,19 +54,18 @@ class Inspector:
     async def top(self, caller: Caller, ref: str, part: int | None) -> MeasureView:
         workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.inspect))
         if problem := lookup.part_problem(workload, part):
-            raise Invalid(f"{workload.name} ({workload.id}) cannot be looked at there.", problems=[problem])
+            raise Invalid(f"{workload.name} ({workload.id}) has no such part.", problems=[problem])
         chosen = await self._sessions.running_part(workload, part)
         try:
             found = await self._engine.top(Run.of(workload), chosen)
         except Conflict as error:
-            raise said_of(workload, chosen, error) from error
-        shown = mask_secrets(
-            found.model_dump(), workload.spec.secret_values
-        )  # a program may have been started with one
+            raise named_conflict(workload, chosen, error) from error
+        # A program may have been started with a secret in its command line.
+        shown = mask_secrets(found.model_dump(), workload.spec.secret_values)
         return MeasureView(**shown, id=workload.id, name=workload.name, part=chosen)
 
     async def nodes(self, caller: Caller, names: Sequence[str], wait: float) -> list[NodeMeasure]:
-        """Who computes on a GPU is shown as in the list of nodes."""
+        """Return what nodes do. Who computes on a GPU is shown as in the list of nodes."""
         return await self._nodes.measured(caller, await self._engine.activity(names, wait))
 
 
@@ -76,7 +75,7 @@ def _node(answer: NodeAnswer) -> ExplainedNode:
 
 
 def _said(workload: Workload, *, ours: bool) -> str:
-    """Of one that does not wait in our queue."""
+    """Say what is the case for a workload that does not wait in our queue."""
     why = f": {workload.message}" if workload.message else ""
     if workload.ended:
         return f"it has ended and is {workload.status}{why}"

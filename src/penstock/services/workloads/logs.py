@@ -1,4 +1,4 @@
-"""The log of a workload as one stream: of one node as it is, of several with prefixes."""
+"""Serve the log of a workload as one stream: of one node as it is, of several with prefixes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class WorkloadLogs:
     async def open(
         self, caller: Caller, ref: str, query: LogQuery, part: int | None = None, attempt: int | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """Checks everything before the first byte, so that an error is an error and not a broken stream."""
+        """Check everything before the first byte, so that an error is an error and not a broken stream."""
         workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.logs))
         if problem := _problem(workload, query, part, attempt):
             raise Invalid("The log cannot be shown.", problems=[problem])
@@ -43,7 +43,7 @@ class WorkloadLogs:
     async def _stream(
         self, workload: Workload, part: int | None, attempt: int | None, query: LogQuery
     ) -> AsyncGenerator[bytes, None]:
-        """One attempt; or all of them, each with a line of ours before it once there is a second."""
+        """Stream one attempt; or all of them, each with a line of ours before it once there is a second."""
         number = attempt or (workload.attempt if query.tail is not None else 1)
         while True:
             if query.follow and not await self._until(workload.id, number, _is_placed):
@@ -72,7 +72,7 @@ class WorkloadLogs:
             yield chunk
 
     async def _parts(self, workload: Workload, attempt: int) -> list[int]:
-        """What an attempt ran: later ones of an array only what had failed."""
+        """Return the parts that an attempt ran: later ones of an array only those that had failed."""
         if not workload.spec.array or attempt == 1:
             return list(range(workload.spec.parts))
         current = await self._db.read(lambda tx: tx.workloads.get(workload.id))
@@ -91,7 +91,7 @@ class WorkloadLogs:
     async def _given_up_if_never_started(
         self, workload_id: str, attempt: int, stream: AsyncIterator[bytes]
     ) -> AsyncIterator[bytes]:
-        """A launch may fail, and then the engine has nothing to follow and never will."""
+        """Stop waiting if the launch failed: then the engine has nothing to follow and never will."""
         first = asyncio.ensure_future(anext(stream, None))
         started = asyncio.create_task(self._until(workload_id, attempt, _has_started))
         try:
@@ -108,7 +108,7 @@ class WorkloadLogs:
                 yield chunk
 
     async def _never_ran(self, workload_id: str, attempt: int, *, started: bool) -> bool:
-        """It is over, and none of its units began."""
+        """Is the workload over without any of its units having begun?"""
 
         def look(tx: Store) -> bool:
             workload = tx.workloads.get(workload_id)
@@ -118,7 +118,7 @@ class WorkloadLogs:
         return await self._db.read(look)
 
     async def _until(self, workload_id: str, attempt: int, holds: Callable[[Workload], bool]) -> bool:
-        """Waits until it holds for this attempt or a later one came; False if the workload ended or vanished before."""
+        """Wait until it holds for this attempt or a later one came; False if the workload ended or vanished before."""
         with self._wakeup.listen(workload_id) as listener:
             while True:
                 listener.clear()
@@ -178,7 +178,7 @@ async def _nothing() -> AsyncIterator[bytes]:
 
 
 async def _lines(prefix: bytes, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Whole lines, each prefixed; a line that never ends is cut rather than kept."""
+    """Split into whole lines, each with the prefix; a line that never ends is cut rather than kept."""
     rest = b""
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
@@ -198,7 +198,7 @@ async def _in_turn(streams: dict[int, AsyncIterator[bytes]]) -> AsyncIterator[by
 
 
 async def _merged(streams: dict[int, AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
-    """As they come. One slot: a slow reader slows the readers of the files, and nothing piles up."""
+    """Merge streams as they come. One slot: a slow reader slows the readers of the files, and nothing piles up."""
     queue: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=1)
 
     async def pump(stream: AsyncIterator[bytes]) -> None:

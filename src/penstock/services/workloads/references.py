@@ -24,7 +24,7 @@ NOT_MADE = "Volume {} is not there, and a read-only mount does not make it"
 
 @dataclass(frozen=True)
 class UpcomingObjects:
-    """What is about to be made from the same text, by group and name."""
+    """The objects that are about to be made from the same text, by group and name."""
 
     volumes: dict[tuple[str, str], Volume] = field(default_factory=dict)
     workloads: dict[tuple[str, str], Workload] = field(default_factory=dict)
@@ -38,22 +38,22 @@ class UpcomingObjects:
     planned_homes: dict[tuple[str, str], Volume] = field(default_factory=dict)
 
     def add_homes(self, homes: Iterable[Volume]) -> None:
-        """Several workloads of the text may make the same."""
+        """Add volumes that a workload makes; several of the text may make the same."""
         for home in homes:
             self.planned_homes.setdefault((home.group, home.name), home)
 
 
 @dataclass(frozen=True)
 class ResolvedMounts:
-    """What the mounts of a task mean."""
+    """The volumes that the mounts of a task name."""
 
     ids: dict[str, str] = field(default_factory=dict)
     """Mount path → id of the volume."""
     problems: list[Problem] = field(default_factory=list)
     homes: dict[str, Volume] = field(default_factory=dict)
-    """By mount path, volumes that are made when they are first used: now."""
+    """Volumes that are made now, on their first use, by mount path."""
     volumes: tuple[Volume, ...] = ()
-    """All of them, as far as they were found."""
+    """All volumes that were found."""
 
 
 async def volumes_of(
@@ -102,7 +102,8 @@ def _may_be_made(mount: Mount, group: str) -> bool:
 
 
 def _not_made(mount: Mount) -> NotFound:
-    """An empty volume in the place of one whose name was mistyped would be read as if it held the data."""
+    """Refuse to make a volume for a read-only mount: an empty volume in the place of one whose name was mistyped would
+    be read as if it held the data."""
     hint = f"penstock volumes create {mount.volume} 10Gi makes it; or mount it to write"
     if mount.storage != EVERYTHING:
         hint = f"apply a Volume document of this name with the storage {mount.storage}; or mount it to write"
@@ -119,7 +120,7 @@ async def _home(mount: Mount, home: Callable[[Mount], Awaitable[Volume]]) -> Fou
 
 
 async def _lost(engine: Engine, volumes: Sequence[Volume]) -> dict[str, str | None]:
-    """Ids of those whose data is gone, as far as the engine can tell now, and what it says."""
+    """Return the ids of volumes whose data is gone, as far as the engine can tell now, and what it says."""
     try:
         reports = await engine.volume_reports(volumes) if volumes else {}
     except Unavailable:
@@ -138,8 +139,8 @@ def _known(tx: Store, caller: Caller, task: Task, coming: UpcomingObjects) -> di
 
 
 def _mounted(tx: Store, caller: Caller, mount: Mount, coming: UpcomingObjects) -> Volume:
-    """In the group it names; else in the one the workload is made in, then in the caller's others. What comes with the
-    workload counts as if it were there."""
+    """Find a mounted volume in the group the mount names; else in the one the workload is made in, then in the caller's
+    others. What comes with the workload counts as if it were there."""
     own = replace(caller, chosen=mount.group or caller.group)
     try:
         return lookup.volume(tx, own, mount.volume)
@@ -162,8 +163,8 @@ async def _found_literal(db: Database, engine: Engine, caller: Caller, name: str
 
 
 async def literal(db: Database, engine: Engine, caller: Caller, name: str, verb: Verb = Verb.get) -> Volume | None:
-    """A claim of the cluster by its own name, for whom it was given to; one that is nobody's is for admins. Another
-    user's volume is not found, whatever the cluster says of it."""
+    """Find a claim of the cluster by its own name, for whom it was given to; one that is nobody's is for admins.
+    Another user's volume is not found, whatever the cluster says of it."""
     parts = lookup.LITERAL.match(name)
     ours: Volume | None = await db.read(lambda tx: tx.volumes.get(parts[2])) if parts else None
     if ours is not None and ours.object_name == name:
@@ -191,7 +192,8 @@ def _problem(path: str, volume: Found, task: Task, lost: Mapping[str, str | None
 
 
 def _elsewhere(task: Task, found: Mapping[str, Found]) -> list[Problem]:
-    """A volume of that name which is on another storage than the mount says is another one."""
+    """Return a problem for each mount whose volume is on another storage than the mount says: that is another
+    volume."""
     problems = []
     for mount in task.spec.mounts:
         volume = found[mount.path]
@@ -204,7 +206,8 @@ def _elsewhere(task: Task, found: Mapping[str, Found]) -> list[Problem]:
 
 
 def _not_theirs_to_write(caller: Caller, task: Task, found: Mapping[str, Found]) -> list[Problem]:
-    """Who sees a volume may mount it to read. To write, one changes that group's volumes or runs jobs in it."""
+    """Return a problem for each mount that the caller may not write to. Who sees a volume may mount it to read; to
+    write, one changes that group's volumes or runs jobs in it."""
     problems = []
     for mount in task.spec.mounts:
         volume = found[mount.path]
@@ -227,7 +230,7 @@ def may_write(rights: Rights, group: str) -> bool:
 def awaited_by(
     tx: Store, caller: Caller, task: Task, given: Sequence[str], coming: UpcomingObjects
 ) -> tuple[dict[str, Workload], list[Problem]]:
-    """The workloads a task and the command line (`given`) name in `after`, by id, and every mistake."""
+    """Return the workloads that a task and the command line (`given`) name in `after`, by id, and every mistake."""
     found: dict[str, Workload] = {}
     problems = []
     for ref in (*task.spec.after, *given):
@@ -243,7 +246,8 @@ def awaited_by(
 
 
 def _awaited(tx: Store, caller: Caller, ref: str) -> Workload:
-    """By id; or by name the one that is alive, else the newest that ended. What the caller may not see is not there."""
+    """Find a workload by id; or by name the one that is alive, else the newest that ended. What the caller may not see
+    is not there."""
     seen = caller.rights.may(Verb.get, Kind.Workload, caller.group)
     found = tx.workloads.find(ref, caller.group) if seen else []
     if len([each for each in found if not each.ended]) > 1:
@@ -261,10 +265,19 @@ def literal_id(claim: str) -> str:
 
 
 def claim_of(volume_id: str) -> str | None:
-    """The claim's own name, or None for a volume that has a record."""
+    """Return the claim's own name, or None for a volume that has a record."""
     return volume_id.removeprefix(PREFIX) if volume_id.startswith(PREFIX) else None
 
 
+def is_mountable(tx: Store, volume_id: str) -> bool:
+    """Is the volume there and not being deleted? A claim of the cluster has no record to say so."""
+    if claim_of(volume_id):
+        return True
+    volume = tx.volumes.get(volume_id)
+    return volume is not None and volume.phase is not Phase.Deleting
+
+
 def is_literal(volume: Volume) -> bool:
-    """Has it no record? A volume that was found again under a name that is taken has a claim of another name, too."""
+    """Is it a claim without a record? A volume that was found again under a name that is taken has a claim of another
+    name, too."""
     return volume.claim == volume.id

@@ -9,7 +9,7 @@ from penstock.domain.outcome import latest
 from penstock.domain.policy import Kind, Rights, Verb
 from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller
-from penstock.domain.volumes import Phase, Volume
+from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine, HasCluster
 from penstock.engines.shared.disk import disk_of
@@ -21,7 +21,7 @@ from penstock.services.reconcile import records
 from penstock.services.reconcile.reconciler import Reconciler
 from penstock.services.scheduler.queue import JobQueue
 from penstock.services.wakeup import Wakeup
-from penstock.services.workloads.references import claim_of, may_write
+from penstock.services.workloads.references import claim_of, is_mountable, may_write
 from penstock.services.workloads.uploads import Uploads
 from penstock.settings import Settings
 from penstock.store.database import Database
@@ -52,7 +52,7 @@ class Retries:
         self._people = people
 
     async def retry(self, caller: Caller, ref: str, asked: Retry, key: str | None = None) -> WorkloadView:
-        """What it was given in attempts is given anew: `retries` and `requeue` count from this one."""
+        """Begin another attempt; `retries` and `requeue` count from this one."""
         body = f"retry {ref} {asked.model_dump_json()}".encode()
         request = KeyedRequest(caller, key, Kind.Workload, body)
         workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.create))
@@ -73,7 +73,7 @@ class Retries:
             )
             request.remember(tx, found.id)
             audit.note_of(tx, caller, Verb.create, found, after.message)
-            return records.begin(tx, found, after), True
+            return records.begin_attempt(tx, found, after), True
 
         again, new = await self._db.write(change)
         if new:
@@ -83,7 +83,8 @@ class Retries:
         return WorkloadView.whole(again, history, units, self._queue.limits)
 
     def _refuse_not_theirs(self, tx: Store, caller: Caller, workload: Workload) -> None:
-        """It runs as its owner's, and because somebody asks: what either may not mount now is not mounted again."""
+        """Refuse volumes that the owner or the caller may not mount now: it runs as its owner's, and because the caller
+        asks."""
         asked = {"you": caller.rights}
         if caller.user != workload.user and (owners := self._people.rights(workload.user)):
             asked[workload.user] = owners
@@ -92,7 +93,8 @@ class Retries:
             raise Invalid(f"{workload.name} ({workload.id}) cannot run again.", problems=problems)
 
     async def _refuse_gone(self, caller: Caller, workload: Workload) -> None:
-        """What only the outside knows: the files sent along, claims of the cluster and who may use them."""
+        """Refuse what only the outside knows to be gone: the files sent along, claims of the cluster and who may use
+        them."""
         if sent := workload.files.get("workdir"):
             self._uploads.path(workload.user, sent)
         for path, volume_id in workload.volume_ids.items():
@@ -113,14 +115,13 @@ def _refuse_active(workload: Workload) -> None:
 
 def _refuse_without_volumes(tx: Store, workload: Workload) -> None:
     for path, volume_id in workload.volume_ids.items():
-        volume = tx.volumes.get(volume_id)
-        if not claim_of(volume_id) and (volume is None or volume.phase is Phase.Deleting):
+        if not is_mountable(tx, volume_id):
             raise _without_volume(workload, path)
 
 
 def not_theirs(tx: Store, workload: Workload, who: str, rights: Rights) -> list[Problem]:
-    """What of its volumes they may not mount as it does, judged as when it was first asked for; a cluster's own claim
-    has no record, see `claims_not_theirs`."""
+    """Return which of its volumes they may not mount as it does, judged as when it was first asked for. A cluster's own
+    claim has no record, see `claims_not_theirs`."""
     problems = []
     for mount in workload.spec.mounts:
         volume = tx.volumes.get(workload.volume_ids[mount.path])
@@ -138,7 +139,7 @@ def not_theirs(tx: Store, workload: Workload, who: str, rights: Rights) -> list[
 
 
 async def claims_not_theirs(engine: Engine, workload: Workload, rights: Rights) -> list[Problem]:
-    """The claims of the cluster that a workload mounts and the caller may not mount in the same way."""
+    """Return the claims of the cluster that a workload mounts and the caller may not mount in the same way."""
     problems = []
     for mount in workload.spec.mounts:
         claim = claim_of(workload.volume_ids[mount.path])
@@ -167,12 +168,12 @@ def _without_volume(workload: Workload, path: str) -> Conflict:
 
 
 def _indexes(tx: Store, workload: Workload, asked: Sequence[int] | None) -> tuple[int, ...]:
-    """What the attempt runs, as Workload has it."""
+    """Return the indexes that the attempt runs; none are all."""
     array = workload.spec.array
     if array is None:
         if asked:
             problem = Problem(f"{workload.name} is no array", field="indexes")
-            raise Invalid("The attempt cannot be made.", problems=[problem])
+            raise Invalid("The attempt cannot be started.", problems=[problem])
         if workload.state is State.EXITED:
             raise _nothing(workload)
         return ()
@@ -185,7 +186,7 @@ def _indexes(tx: Store, workload: Workload, asked: Sequence[int] | None) -> tupl
         said = f"index {wrong[0]} has completed" if wrong[0] in done else f"there is no index {wrong[0]}"
         shown = ", ".join(map(str, left[:20])) + (" …" if len(left) > 20 else "")
         problem = Problem(said, field="indexes", hint=f"those that did not complete: {shown}")
-        raise Invalid("The attempt cannot be made.", problems=[problem])
+        raise Invalid("The attempt cannot be started.", problems=[problem])
     chosen = sorted(set(asked)) if asked else left
     return () if len(chosen) == array.count else tuple(chosen)
 

@@ -1,4 +1,4 @@
-"""Programs that people start inside a job, or in a workload that only holds a volume for them.
+"""Run programs that people start inside a job, or in a workload that only holds a volume for them.
 
 Such a workload lives as long as the connection it was made for. A server that is killed leaves it running; the next one
 finds it by its mark and ends it.
@@ -13,13 +13,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
+from penstock.background import Tasks
 from penstock.domain.engines import ENGINES
 from penstock.domain.model import now
 from penstock.domain.names import NAME_LIMIT, new_id, shorten
 from penstock.domain.policy import Verb
 from penstock.domain.states import State
 from penstock.domain.users import Caller, Proof
-from penstock.domain.volumes import Phase, Volume
+from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Mount, Requests, Resources, Spec, Unit, Workload
 from penstock.engines.base import Engine, Run, Session, Terminal, namespace_of
 from penstock.errors import Conflict, Forbidden, Invalid, NotFound, PenstockError, Unavailable
@@ -27,7 +28,7 @@ from penstock.services import audit, lookup
 from penstock.services.people.accounts import account_of
 from penstock.services.reconcile.reconciler import Reconciler
 from penstock.services.wakeup import Wakeup
-from penstock.services.workloads.references import is_literal, literal, literal_id, may_write
+from penstock.services.workloads.references import is_literal, is_mountable, literal, literal_id, may_write
 from penstock.services.workloads.retry import claims_not_theirs, not_theirs
 from penstock.services.workloads.workloads import Workloads
 from penstock.settings import Settings
@@ -36,13 +37,13 @@ from penstock.store.session import Store
 
 log = logging.getLogger(__name__)
 _LETTERS = '[ "$LC_ALL$LC_CTYPE$LANG" ] || export LANG=C.UTF-8'
-"""Most images name no language, and then a shell does not know what it is typed beyond ASCII."""
+"""Sets a language: most images name none, and then a shell does not know what it is typed beyond ASCII."""
 SHELL = ("sh", "-c", f"{_LETTERS}; bash -c : >/dev/null 2>&1 && exec bash; exec sh")
 VOLUME_PATH = "/volume"
 LONGEST = 12 * 3600
 """Seconds a shell on a volume may be open."""
 QUIET_SECONDS = 1.0
-"""Until whoever waits for a shell is told what it waits for."""
+"""Seconds until whoever waits for a shell is told what it waits for."""
 END_SECONDS = 10.0
 SESSIONS_EACH = 200
 """How many one user may have open."""
@@ -68,43 +69,42 @@ class Sessions:
         self._wakeup = wakeup
         self._open: Counter[str] = Counter()
         self._connected: Counter[tuple[str, str, int]] = Counter()
-        """By user, workload and port."""
-        self._ending: set[asyncio.Task[None]] = set()
+        """Connections by user, workload and port."""
+        self._ending = Tasks()
         self._stopping = asyncio.Event()
 
     async def recover(self) -> None:
-        """Ends the shells of a server that is gone."""
+        """End the shells of a server that is gone."""
         for workload in await self._db.read(lambda tx: tx.workloads.active()):
             if workload.session:
                 self.end_later(workload)
 
     def stop(self) -> None:
-        """The server is about to stop: whoever has a session open is told."""
+        """Tell whoever has a session open that the server is about to stop."""
         self._stopping.set()
 
     async def stopped(self) -> None:
         await self._stopping.wait()
 
     async def close(self) -> None:
-        for task in self._ending:
-            task.cancel()
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        await self._ending.close()
 
     # in a job
 
     @asynccontextmanager
     async def entering(self, caller: Caller, ref: str, part: int | None) -> AsyncIterator[tuple[Workload, int]]:
-        """The workload that is meant, and which part of it. All that can be wrong before a program starts is said."""
+        """Find the workload that is meant, and which part of it. All that can be wrong before a program starts is
+        said."""
         with self._counted(caller):
             workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.exec))
             await self.require_entry(workload, caller)
             if problem := lookup.part_problem(workload, part):
-                raise Invalid(f"{workload.name} ({workload.id}) cannot be entered there.", problems=[problem])
+                raise Invalid(f"{workload.name} ({workload.id}) has no such part.", problems=[problem])
             yield workload, await self.running_part(workload, part)
 
     async def require_entry(self, workload: Workload, caller: Caller) -> None:
-        """Forbidden, unless it is the caller's own: a shell on a volume always, a job where it mounts what they may
-        not. Whoever is inside has all that the workload has."""
+        """Refuse to let the caller in unless the workload is their own: to a shell on a volume always, to a job where
+        it mounts what they may not. Whoever is inside has all that the workload has."""
         if caller.user == workload.user:
             return
         if workload.session:
@@ -120,7 +120,7 @@ class Sessions:
     async def exec(
         self, caller: Caller, workload: Workload, part: int, command: Sequence[str], terminal: Terminal | None
     ) -> AsyncIterator[Session]:
-        """A program in it. It ends when this does."""
+        """Run a program in a job. It ends when this does."""
         opening = partial(self._engine.exec, command=tuple(command) or SHELL, terminal=terminal)
         async with self._started(workload, part, opening) as session:
             await self._db.write(lambda tx: audit.note_of(tx, caller, Verb.exec, workload, _program(command)))
@@ -130,7 +130,7 @@ class Sessions:
     async def connect(
         self, caller: Caller, ref: str, part: int | None, port: int
     ) -> AsyncIterator[tuple[Workload, Session]]:
-        """To a program of the job that listens. Of several connections at once only the first is noted."""
+        """Connect to a program of the job that listens. Of several connections at once only the first is noted."""
         async with self.entering(caller, ref, part) as (workload, chosen):
             key = (caller.user, workload.id, port)
             async with self._started(workload, chosen, partial(self._engine.connect, port=port)) as session:
@@ -151,14 +151,14 @@ class Sessions:
         try:
             session = await opening(Run.of(workload), part)
         except Conflict as error:
-            raise said_of(workload, part, error) from error
+            raise named_conflict(workload, part, error) from error
         try:
             yield session
         finally:
             await session.close()
 
     async def running_part(self, workload: Workload, part: int | None) -> int:
-        """The one that is meant: the first that runs, unless one is named."""
+        """Return the part that is meant: the first that runs, unless one is named."""
         if workload.status != "running":
             raise _not_running(workload)
         return await self._first_running(workload, Run.of(workload)) if part is None else part
@@ -190,7 +190,7 @@ class Sessions:
 
     @asynccontextmanager
     async def holding(self, caller: Caller, ref: str) -> AsyncIterator[tuple[Volume, Workload]]:
-        """A workload of the caller's that mounts the volume and waits, for as long as this lasts."""
+        """Hold a volume by a workload of the caller's that mounts it and waits, for as long as this lasts."""
         with self._counted(caller):
             volume = await self._volume(caller, ref)
             if self._unmounted:
@@ -203,7 +203,7 @@ class Sessions:
                 await self._end_soon(workload)
 
     async def require_hold(self, volume: Volume, workload: Workload, caller: Caller) -> None:
-        """Forbidden, where it writes and its owner may not any more."""
+        """Refuse where the workload writes and its owner may not any more."""
         if self._unmounted or not workload.spec.mounts[0].read_only:
             self._require_write(volume, caller)
 
@@ -213,7 +213,7 @@ class Sessions:
             raise Forbidden(f"You may not write to volume {volume.name} of group {volume.group}.", hint=hint)
 
     async def _volume(self, caller: Caller, ref: str) -> Volume:
-        """One of the caller's, or a claim of the cluster by its own name."""
+        """Find a volume of the caller's, or a claim of the cluster by its own name."""
         try:
             return await self._db.read(lambda tx: lookup.volume(tx, caller, ref, Verb.exec))
         except NotFound:
@@ -222,9 +222,9 @@ class Sessions:
             raise
 
     def _add(self, caller: Caller, volume: Volume, tx: Store) -> Workload:
-        """Unless someone has deleted the volume meanwhile."""
-        known = None if is_literal(volume) else tx.volumes.get(volume.id)
-        if not is_literal(volume) and (known is None or known.phase is Phase.Deleting):
+        """Store the workload, unless someone has deleted the volume meanwhile."""
+        volume_id = literal_id(volume.name) if is_literal(volume) else volume.id
+        if not is_mountable(tx, volume_id):
             raise NotFound(f"Volume {volume.name} not found")
         moment = now()
         workload = Workload(
@@ -235,7 +235,7 @@ class Sessions:
             user=caller.user,
             account=account_of(caller, self._settings),
             spec=self._spec(volume, read_only=not _writable(volume, caller)),
-            volume_ids={VOLUME_PATH: literal_id(volume.name) if is_literal(volume) else volume.id},
+            volume_ids={VOLUME_PATH: volume_id},
             session=True,
             created_at=moment,
             updated_at=moment,
@@ -245,7 +245,8 @@ class Sessions:
         return workload
 
     def _spec(self, volume: Volume, *, read_only: bool) -> Spec:
-        """It asks for as good as nothing: a full machine must not keep anyone from their data."""
+        """Describe the workload. It asks for as good as nothing: a full machine must not keep anyone from their
+        data."""
         cpus = 10 if self._engine.schedules else 0
         return Spec(
             name=_name(volume),
@@ -260,14 +261,14 @@ class Sessions:
 
     @property
     def _unmounted(self) -> bool:
-        """Without a sandbox a volume is only told where it is."""
+        """Are volumes not mounted? Without a sandbox a job is only told where they are."""
         return ENGINES[self._settings.engine].here and self._settings.sandbox == "none"
 
     @asynccontextmanager
     async def shell(
         self, workload: Workload, command: Sequence[str], terminal: Terminal | None, say: Say
     ) -> AsyncIterator[Session]:
-        """A program in it, as soon as it runs."""
+        """Run a program on the volume, as soon as its workload runs."""
         running = await self._until_running(workload, say)
         if self._unmounted:
             variable = workload.spec.mounts[0].volume.upper().replace("-", "_")
@@ -286,7 +287,7 @@ class Sessions:
                 found = await self._db.read(lambda tx: tx.workloads.get(workload.id))
                 if found is None or found.ended:
                     why = found.message if found else "it was deleted"
-                    raise Conflict(f"The shell could not be started: {why or 'it ended at once'}")
+                    raise Conflict(f"The shell could not start: {why or 'it ended at once'}")
                 if found.status == "running":
                     return found
                 late = asyncio.get_running_loop().time() - began >= QUIET_SECONDS
@@ -296,18 +297,15 @@ class Sessions:
                 await listener.wait(QUIET_SECONDS)
 
     async def _end_soon(self, workload: Workload) -> None:
-        """Usually gone at once, so that the volume is free again; what takes longer is not waited for."""
+        """End the workload and wait a moment: usually it is gone at once, and the volume is free again."""
         await asyncio.wait([self.end_later(workload)], timeout=END_SECONDS)
 
     def end_later(self, workload: Workload) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._end(workload))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-        return task
+        return self._ending.start(self._end(workload))
 
     async def _end(self, workload: Workload) -> None:
-        """By its id, whatever its owner may by now. Every step can be repeated by the next server; deleting it is also
-        what its `ttl` of 0 does."""
+        """End the workload, whatever its owner may by now. Every step can be repeated by the next server; deleting it
+        is also what its `ttl` of 0 does."""
         owner = Caller(user=workload.user, proof=Proof.socket)
         try:
             await self._workloads.stop_for(owner, workload.id)
@@ -321,7 +319,7 @@ class Sessions:
             log.warning("%s: the shell could not be ended: %s", workload.id, error)
 
     async def _has_ended(self, workload: Workload) -> bool:
-        """As soon as it has; False: the server stops before."""
+        """Wait for its end; False: the server stops before."""
         with self._wakeup.listen(workload.id) as listener:
             while True:
                 listener.clear()
@@ -350,8 +348,8 @@ def _part(workload: Workload, unit: Unit) -> int:
     return unit.index if workload.spec.array else unit.rank
 
 
-def said_of(workload: Workload, part: int, error: Conflict) -> Conflict:
-    """What an engine says of a run, with the name that people know it by."""
+def named_conflict(workload: Workload, part: int, error: Conflict) -> Conflict:
+    """Return an engine's error with the name that people know the workload by."""
     which = f", {_word(workload)} {part}" if workload.spec.parts > 1 else ""
     return Conflict(f"{workload.name} ({workload.id}{which}): {error.message}", hint=error.hint)
 
@@ -363,5 +361,5 @@ def _not_running(workload: Workload) -> Conflict:
 
 
 def _program(command: Sequence[str]) -> str:
-    """Without its arguments: secrets stand there, and the audit is kept for ever."""
+    """Return a program without its arguments: secrets stand there, and the audit is kept for ever."""
     return shorten(command[0], 80) if command else "a shell"

@@ -1,4 +1,4 @@
-"""Submit: from a task's text to a workload in the store, with all errors at once."""
+"""Turn a task's text into a workload in the store, with all errors at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.domain.scheduling.demand import QueuedJob
 from penstock.domain.scheduling.explain import WaitCause, no_room
 from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller, Group, Proof
-from penstock.domain.volumes import Phase, Volume
+from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Mount, Spec, Workload
 from penstock.engines.base import Engine, HasCluster, namespace_of
 from penstock.engines.shared.disk import disk_of
@@ -33,7 +33,7 @@ from penstock.services.reconcile.reconciler import Reconciler
 from penstock.services.reconcile.records import RECORD_LIMIT, SPEC_LIMIT, record_of
 from penstock.services.scheduler.queue import JobQueue
 from penstock.services.volumes.volumes import Volumes
-from penstock.services.workloads.references import UpcomingObjects, awaited_by, claim_of, volumes_of
+from penstock.services.workloads.references import UpcomingObjects, awaited_by, is_mountable, volumes_of
 from penstock.services.workloads.uploads import Uploads
 from penstock.settings import Settings
 from penstock.store.database import Database
@@ -58,9 +58,9 @@ class Prepared:
 
     workload: Workload
     homes: dict[str, Volume]
-    """By mount path, volumes that are made with it."""
+    """Volumes that are made with it, by mount path."""
     job: QueuedJob | None = None
-    """As the queue would see it; None: it waits for others first, or the engine schedules."""
+    """The workload as the queue sees it; None: it waits for others first, or the engine schedules."""
 
 
 class Submit:
@@ -143,7 +143,8 @@ class Submit:
         return Prepared(workload, mounted.homes, None if unmet else job)
 
     async def _beyond_limits(self, task: Task, homes: Mapping[str, Volume], coming: UpcomingObjects) -> list[Problem]:
-        """Volumes that are made with it count like others, after all that the same text makes before them."""
+        """Return which volumes that are made with it are too large for its group, after all that the same text makes
+        before them."""
         new = {(home.group, home.name): path for path, home in homes.items()}
         new = {key: path for key, path in new.items() if key not in coming.planned_homes}
         others = [*coming.volumes.values(), *coming.larger, *coming.planned_homes.values()]
@@ -165,7 +166,7 @@ class Submit:
         disk_of(self._settings).refuse_new_work()
 
     def _new(self, caller: Caller, spec: Spec) -> Workload:
-        """As it is whatever it mounts and waits for."""
+        """Make the workload, as it is whatever it mounts and waits for."""
         group = self._people.group(caller.group)
         workload_id, moment = new_id(), now()
         return Workload(
@@ -183,20 +184,20 @@ class Submit:
         )
 
     async def _job(self, workload: Workload, volumes: Sequence[Volume], coming: UpcomingObjects) -> QueuedJob | None:
-        """The engine does not know the storages that come with it."""
+        """Return the workload as the queue sees it. The engine does not know the storages that come with it."""
         nodes = {storage.name: storage.node for storage in coming.storages}
         known = [volume for volume in volumes if volume.storage not in nodes]
         homes = tuple((volume.name, node) for volume in volumes if (node := nodes.get(volume.storage or "")))
         return await self._queue.candidate(workload, known, homes)
 
     async def _home(self, caller: Caller, coming: UpcomingObjects, mount: Mount) -> Volume:
-        """The volume a mount asks for, on the storage it names. Who may run something may have it."""
+        """Plan the volume that a mount asks for. Who may run something may have it."""
         return await self._volumes.wanted(caller, _asked(mount), coming.storages)
 
     async def add(
         self, caller: Caller, prepared: Prepared, request: KeyedRequest, *, alone: bool = False
     ) -> WorkloadView:
-        """Stores it; durable when this returns. `alone`: not beside another of its name that is alive."""
+        """Store it; it is durable when this returns. `alone`: not beside another of its name that is alive."""
         workload = await self._with_homes(caller, prepared)
 
         def add(tx: Store) -> tuple[Workload, bool]:
@@ -205,10 +206,9 @@ class Submit:
                 return _still_there(tx, before, request), False
             self.refuse_without_room()
             if alone and (others := alive(tx, workload.group, workload.name)):
-                raise NameTaken(f"{others[0].name} is there already ({others[0].id}).", id=others[0].id)
+                raise NameTaken(f"{others[0].name} already exists ({others[0].id}).", id=others[0].id)
             for volume_id in workload.volume_ids.values():
-                volume = None if claim_of(volume_id) else tx.volumes.get(volume_id)
-                if not claim_of(volume_id) and (volume is None or volume.phase is Phase.Deleting):
+                if not is_mountable(tx, volume_id):
                     raise NotFound(f"Volume {volume_id} not found")
             tx.workloads.add(workload)
             audit.note_of(tx, caller, Verb.create, workload)
@@ -221,7 +221,7 @@ class Submit:
         return WorkloadView.whole(made, (), (), self._queue.limits)
 
     async def _with_homes(self, caller: Caller, prepared: Prepared) -> Workload:
-        """Makes what is not there yet; what someone made meanwhile is the same one."""
+        """Make the volumes that are not there yet; what someone made meanwhile is the same one."""
         ids: dict[str, str] = {}
         for mount in prepared.workload.spec.mounts:
             if home := prepared.homes.get(mount.path):
@@ -268,7 +268,7 @@ class Submit:
         return waits
 
     async def _refusals(self, caller: Caller, task: Task) -> list[Problem]:
-        """What the engine will never do. One that does not answer now says so when it starts the workload."""
+        """Return what the engine will never do. One that does not answer now says so when it starts the workload."""
         try:
             refusals = await self._engine.refusals(task.spec, (caller.user, caller.group))
         except Unavailable:
@@ -279,7 +279,8 @@ class Submit:
         ]
 
     def _too_high(self, caller: Caller, task: Task) -> list[Problem]:
-        """Else anyone could go before all other groups. Where nobody is written down, nobody could allow it."""
+        """Refuse a priority above the group's: else anyone could go before all other groups. Where no user is written
+        down, nobody could allow it."""
         if caller.written is None or caller.admin or self._engine.schedules:
             return []
         group = self._people.group(caller.group) or Group(name=caller.group)
@@ -311,7 +312,7 @@ class Submit:
         self._uploads.path(caller.user, files["workdir"])
 
     def _refuse_too_long(self, workload: Workload, source: str) -> None:
-        """A cluster has only so much room for the record beside a run."""
+        """Refuse a task that is longer than the record that a cluster keeps beside its run."""
         if not isinstance(self._engine, HasCluster):
             return
         too_long = len(workload.spec.model_dump_json().encode()) > SPEC_LIMIT
@@ -322,7 +323,8 @@ class Submit:
 
 
 def _still_there(tx: Store, workload_id: str, request: KeyedRequest) -> Workload:
-    """In the caller's group, where they may make workloads: both was asked before."""
+    """Return the workload that was made before, in the caller's group, where they may make workloads: both were
+    checked."""
     known = tx.workloads.get(workload_id)
     if known is None or known.state is State.DELETED:
         raise request.gone(workload_id)
@@ -338,7 +340,7 @@ def _with(spec: Spec, after: list[str]) -> Spec:
 
 
 def _limited(workload: Workload) -> tuple[str, ...]:
-    """What it did not ask for, and is given."""
+    """Tell of a time limit that the group gives and the task did not ask for."""
     if workload.max_duration == workload.spec.max_duration or workload.max_duration is None:
         return ()
     lasts = show_duration(workload.max_duration)
@@ -354,7 +356,7 @@ HIDDEN = ("/proc", "/sys", "/dev", "/run")
 
 
 def usable_venv(given: str | None, caller: Caller, settings: Settings) -> tuple[str | None, tuple[str, ...]]:
-    """The path to bind, or None and the sentence that says why not."""
+    """Return the path to bind, or None and the sentence that says why not."""
     if not given:
         return None, ()
     path = Path(given)

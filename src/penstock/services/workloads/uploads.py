@@ -1,4 +1,4 @@
-"""Files a client sends along with a task, kept per user under a name nobody can guess."""
+"""Keep files that a client sends along with a task, per user under a name nobody can guess."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.settings import Settings
 ID = re.compile(r"[0-9a-f]{32}\Z")
 KEPT_UNUSED = 24 * 3600
 LOOKS = 1 << 24
-"""Bytes until the disk is looked at again."""
+"""How many bytes are written until the disk is looked at again."""
 
 
 class Uploads:
@@ -30,7 +30,7 @@ class Uploads:
         self.limit = parse_bytes(settings.workdir_limit)
 
     async def save(self, user: str, body: AsyncIterator[bytes]) -> str:
-        """Writes the body as it comes; nothing stays of one that is too large or breaks off."""
+        """Write the body as it comes; nothing stays of one that is too large or breaks off."""
         self._refuse_full()
         upload_id = secrets.token_hex(16)
         final = self._path(user, upload_id)
@@ -69,14 +69,14 @@ class Uploads:
     def path(self, user: str, upload_id: str) -> Path:
         path = self._path(user, upload_id)
         if not ID.match(upload_id) or not path.is_file():
-            raise NotFound("The files sent for workdir are not there any more.", hint="Submit it again.")
+            raise NotFound("The files sent for workdir no longer exist.", hint="Submit it again.")
         return path
 
     def _path(self, user: str, upload_id: str) -> Path:
         return self._place / user / upload_id
 
     async def prune(self, in_use: set[str]) -> None:
-        """Removes what no active workload needs and nobody has used for a day."""
+        """Remove what no active workload needs and nobody has used for a day."""
 
         def remove() -> None:
             for path in self._place.glob("*/*"):

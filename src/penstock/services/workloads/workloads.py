@@ -1,4 +1,4 @@
-"""List, look at, wait for, stop, retry and delete workloads."""
+"""List, show, wait for, stop and delete workloads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from penstock.wire.workloads import Summary, WorkloadView, summary_texts
 LARGEST_PAGE = 500
 PAGES_KEPT = 100
 AT_ONCE = 256
-"""So many are asked to stop in one transaction, so that others need not wait long for theirs."""
+"""How many are asked to stop in one transaction, so that others need not wait long for theirs."""
 
 
 class Workloads:
@@ -83,7 +83,7 @@ class Workloads:
         limit: int,
         cursor: str | None,
     ) -> tuple[list[tuple[Summary, tuple[Unit, ...]]], str | None]:
-        """Summaries with their units: what k8s-cli's list shows."""
+        """Return summaries with their units, for the list of k8s-cli."""
         groups = _groups(caller, everyone=everyone)
 
         def look(tx: Store) -> tuple[list[tuple[Summary, tuple[Unit, ...]]], str | None]:
@@ -105,7 +105,8 @@ class Workloads:
         return view
 
     async def wait(self, caller: Caller, ref: str, timeout: float) -> WorkloadView:
-        """The workload once it has ended, or as it is when the time is up. Woken by its own changes only."""
+        """Return the workload once it has ended, or as it is when the time is up. Only its own changes wake the
+        waiter."""
         until = time.monotonic() + timeout
         view = await self.get(caller, ref)
         with self._wakeup.listen(view.id) as listener:
@@ -126,12 +127,12 @@ class Workloads:
         return self._stopped(await self._db.write(change))
 
     async def stop_for(self, owner: Caller, workload_id: str) -> None:
-        """In the name of one who may have lost the right to it meanwhile."""
+        """Stop it in the name of its owner, who may have lost the right to it meanwhile."""
         self._stopped(await self._db.write(lambda tx: self._ask_to_stop(tx, _by_id(tx, workload_id), owner)))
 
     async def stop_these(self, asked: Sequence[tuple[Caller, str]]) -> list[Summary | PenstockError]:
-        """What each is then, or why it is not stopped. None gives back its place before all are asked, so that none
-        starts in the place of another."""
+        """Stop these and return what each is then, or why it is not stopped. None gives back its place before all are
+        asked, so that none starts in the place of another."""
         stopped: list[Workload | PenstockError] = []
         for some in (asked[start : start + AT_ONCE] for start in range(0, len(asked), AT_ONCE)):
             stopped += await self._db.write(partial(self._ask_each_to_stop, some))
@@ -157,8 +158,8 @@ class Workloads:
         return [self._stopped(workload) for workload in await self._db.write(change)]
 
     def _ask_to_stop(self, tx: Store, workload: Workload, caller: Caller) -> Workload:
-        """One that waits in our own queue is stopped at once; what an engine may have is asked to. An ended one stays
-        as it is."""
+        """Stop one that waits in our own queue at once; ask the engine to stop any other. An ended one stays as it
+        is."""
         if workload.ended or workload.wants is Wants.STOP:
             return workload
         at_once = workload.state in WAITING and not self._engine.schedules
@@ -175,7 +176,7 @@ class Workloads:
         return Summary.of(workload)
 
     async def delete(self, caller: Caller, ref: str) -> list[Workload]:
-        """The one with this id, or all of this name; the newest first. One that is alive keeps them all."""
+        """Delete the one with this id, or all of this name; the newest first. One that is alive keeps them all."""
 
         def change(tx: Store) -> list[Workload]:
             gone: list[Workload] = []
@@ -192,7 +193,7 @@ class Workloads:
         return gone
 
     async def delete_for(self, owner: Caller, workload_id: str) -> None:
-        """As `stop_for` stops it."""
+        """Delete it in the name of its owner, as `stop_for` stops it."""
         gone = await self._db.write(lambda tx: _forget(tx, owner, _by_id(tx, workload_id)))
         self._reconciler.touch(gone.id)
 
@@ -224,5 +225,5 @@ def _not_over(workload: Workload) -> Conflict:
 
 
 def _groups(caller: Caller, *, everyone: bool) -> tuple[str, ...] | None:
-    """Whose things a list shows; None is everyone's."""
+    """Return the groups that a list shows; None is everyone's."""
     return None if everyone else caller.listed(Kind.Workload)
