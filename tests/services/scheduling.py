@@ -77,8 +77,9 @@ class SchedulingEngine(LocalEngine):
     async def make_room(self) -> None:
         self.kept.full = None
         waiting, self.kept.waiting = self.kept.waiting, {}
-        for launch in waiting.values():
+        for run, launch in waiting.items():
             await super().start(launch)
+            self._watcher._tell(run)  # no step looks after this start, and it may have ended before it was watched
 
     async def observe(self, run: Run) -> Report:
         if run in self.kept.waiting:

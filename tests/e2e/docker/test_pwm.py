@@ -91,7 +91,7 @@ class TestDocker(Document003):
         researcher.pastes(f"pwmcli profile add third --api-server {server.address} --token wrong")
         assert "You are on *anotherprofile* profile" in researcher.pastes("pwmcli profile using")
         assert "You are on *third* profile" in researcher.pastes("pwmcli profile use third")
-        assert "token" in researcher.pastes("pwmcli get gpu", code=1)
+        assert "token" in researcher.pastes("pwmcli get gpu", code=4)
         researcher.pastes("pwmcli profile use prom; pwmcli profile del third; pwmcli profile del anotherprofile")
         assert researcher.pastes("pwmcli profile using") == "You are on *prom* profile\n"
         assert researcher.pastes("pwmcli -v") == researcher.pastes("penstock --version").replace("penstock", "pwmcli")

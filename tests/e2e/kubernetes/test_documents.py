@@ -147,7 +147,7 @@ def test_document_001_example_3_steps_one_after_the_other(person: Person) -> Non
 def test_document_001_example_4_a_storage_class_and_one_that_is_not_there(person: Person) -> None:
     person.pastes("k8s-cli volumes create fast-cache 20Mi --storage-class expandable")
     assert "cached" in person.submits("volumes: {/cache: fast-cache}\nrun: echo cached > /cache/f; cat /cache/f\n")
-    refused = person.pastes("k8s-cli volumes create slow 1Gi --storage-class slow-hdd", code=1)
+    refused = person.pastes("k8s-cli volumes create slow 1Gi --storage-class slow-hdd", code=2)
     assert "'slow-hdd' is not a storage class" in refused
     assert "standard" in refused
 

@@ -217,7 +217,7 @@ def test_what_is_deleted_is_gone(home: House, moment: str, turn: int) -> None:
     with home.killed(moment):
         home.server.request("DELETE", f"/v1/workloads/{job['id']}")
     home.nothing_left(job["id"])
-    assert "not found" in home.penstock("jobs", "status", job["id"], code=1)
+    assert "not found" in home.penstock("jobs", "status", job["id"], code=3)
     assert job["id"] not in home.penstock("jobs", "list", "--limit", "0")
 
 
@@ -260,7 +260,7 @@ def test_a_volume_that_others_use_by_the_time_is_not_forgotten(home: House, turn
     assert home.proxy.killed.wait(PATIENCE)
     with used(home, f"{name}-{made['id']}") as pod:
         home.again()
-        refused = home.penstock("volumes", "delete", name, "--force", code=1)
+        refused = home.penstock("volumes", "delete", name, "--force", code=6)
         assert f"Volume {name} is in use by {pod}" in refused
     home.penstock("volumes", "delete", name, "--force")
     assert claims(home, name) == []

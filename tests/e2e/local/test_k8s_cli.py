@@ -109,7 +109,7 @@ def creation_options(person: Person) -> None:
     details = person.pastes("k8s-cli volumes list --all-users --details")
     assert "fast-ssd" in details
     assert "ReadWriteOnce,ReadWriteMany" in details.replace(", ", ",")
-    refused = person.pastes("k8s-cli volumes create slow 1Gi --storage-class slow-hdd", code=1)
+    refused = person.pastes("k8s-cli volumes create slow 1Gi --storage-class slow-hdd", code=2)
     assert "there are: standard, fast-ssd" in refused
 
 
@@ -261,7 +261,7 @@ def deletion(person: Person) -> None:
     """The troubleshooting chapter: a volume in use, found by `jobs list`, freed by `jobs stop`."""
     person.pastes("printf 'name: holder\nvolumes: {/d: raw-data}\nrun: sleep 60\n' > hold.yaml")
     person.pastes("k8s-cli jobs submit hold.yaml --detach")
-    refused = person.pastes(f"k8s-cli volumes delete {person.volume_id('raw-data')} --force", code=1)
+    refused = person.pastes(f"k8s-cli volumes delete {person.volume_id('raw-data')} --force", code=6)
     assert "in use by holder" in refused
     listed = person.pastes("k8s-cli jobs list")
     task_id = next(line.split()[0] for line in listed.splitlines() if " holder " in line)

@@ -39,7 +39,7 @@ class TestEmbedded(Document003):
 
     def test_a_workload_without_a_program_is_refused(self, researcher: Person) -> None:
         researcher.writes("example.yaml", pwm.FIRST_TEST)
-        assert "spec.config.cmd: is missing" in researcher.pastes("pwmcli apply -f example.yaml", code=1)
+        assert "spec.config.cmd: is missing" in researcher.pastes("pwmcli apply -f example.yaml", code=2)
         assert researcher.rows("pwmcli get wk") == []
 
     def test_a_home_and_a_dataset(  # type: ignore[override]
