@@ -17,8 +17,8 @@ from pathlib import Path
 
 REPORTS = Path(".cache/tests")
 LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
-RESCUED = 5
-"""So many tests of a run may need a second try."""
+RESCUED = 2
+"""So many tests of a run may need a second try; one more, and none is tried again."""
 WITHOUT_CLUSTER = ("-n", "4", "--dist", "loadfile", "-m", "not cluster")
 WITH_CLUSTER = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "-m", "cluster")
 

@@ -171,7 +171,7 @@ def test_a_server_that_was_killed_leaves_no_program_that_was_started_through_it(
         assert program.stdout is not None
         assert program.stdout.readline() == b"in\n"
         server.kill()
-        assert program.wait(PATIENCE) == 1
+        assert program.wait(PATIENCE) == 125
     assert "sleep 599" in host.docker("top", container)
     again = start_server(place, server.environ)
     until(lambda: "sleep 599" not in host.docker("top", container))

@@ -83,7 +83,7 @@ def test_the_claim_of_a_volume(home: House, looking: bool, storage_class: str) -
         f"The claim {home.namespace}/{name}-{volume['id']} is gone.",
     )
     (home.place / "task.yaml").write_text(f"volumes: {{/v: {name}}}\nrun: cat /v/data\n")
-    refused = home.penstock("jobs", "submit", str(home.place / "task.yaml"), code=1)
+    refused = home.penstock("jobs", "submit", str(home.place / "task.yaml"), code=125)
     assert f"volume {name} is Lost" in refused
     home.penstock("volumes", "delete", name, "--force")
 

@@ -12,7 +12,9 @@ from typing import Any
 from penstock.domain.nodes import Host
 from penstock.domain.policy import SHARED_GROUP
 from penstock.domain.volumes import Storage
+from penstock.engines.base import Run
 from penstock.engines.docker.engine import DockerEngine
+from penstock.errors import Unavailable
 from penstock.settings import Settings
 from tests.hosts.host import Host as Machine
 from tests.hosts.lot import Hosts
@@ -46,10 +48,20 @@ async def opened(
         await engine.open()
         await engine.use_hosts([document(machine) for machine in machines], storages)
         yield engine
-        for run in await engine.runs():
-            await engine.remove(run)
+        async with asyncio.timeout(60):
+            for run in await engine.runs():
+                await _remove(engine, run)
     finally:
         await engine.close()
+
+
+async def _remove(engine: DockerEngine, run: Run) -> None:
+    """As the reconciler does: a host that was restarted just now may not answer yet."""
+    while True:
+        try:
+            return await engine.remove(run)
+        except Unavailable:
+            await answering(engine)
 
 
 @asynccontextmanager
