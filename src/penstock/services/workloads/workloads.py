@@ -21,7 +21,7 @@ from penstock.services.wakeup import Wakeup
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.store.workloads import ListedWorkload
-from penstock.wire.workloads import Summary, WorkloadView, summary_texts
+from penstock.wire.workloads import Summary, WorkloadView
 
 LARGEST_PAGE = 500
 PAGES_KEPT = 100
@@ -71,7 +71,7 @@ class Workloads:
         return self._texts(found[0]), found[1]
 
     def _texts(self, listed: list[ListedWorkload]) -> list[str]:
-        return summary_texts(summaries_as_of_now(listed, self._queue.causes))
+        return summaries_as_of_now(listed, self._queue.causes)
 
     async def whole_page(
         self,
