@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -57,15 +58,13 @@ def order_of(document: NounDocument) -> tuple[int, bool]:
     return ORDER.index(document.kind), isinstance(document.noun, User) and not is_admin(document.noun)
 
 
+@dataclass(eq=False)
 class Nouns:
-    def __init__(
-        self, db: Database, people: People, infrastructure: Infrastructure, volumes: Volumes, audit: Audit
-    ) -> None:
-        self._db = db
-        self._audit = audit
-        self._people = people
-        self._infrastructure = infrastructure
-        self._volumes = volumes
+    _db: Database
+    _people: People
+    _infrastructure: Infrastructure
+    _volumes: Volumes
+    _audit: Audit
 
     # making
 
@@ -83,14 +82,8 @@ class Nouns:
 
     def _among(self, caller: Caller, document: NounDocument, groups: frozenset[str]) -> Caller:
         """Return the caller in the group that the document names, which may be made by the same text."""
-        try:
+        with placing(document, "group"):
             return self._people.in_group(caller, document.group, groups) if document.group else caller
-        except NotFound as error:
-            where, field = document.place("group")
-            raise Invalid(error.message, problems=[Problem(error.message, where=where, field=field)]) from None
-
-    def _in_group(self, caller: Caller, document: NounDocument) -> Caller:
-        return self._people.in_group(caller, document.group) if document.group else caller
 
     def _group_of(self, caller: Caller, document: NounDocument) -> str:
         """Return the group of a document. Nodes and storages that name none are everyone's."""
@@ -118,14 +111,11 @@ class Nouns:
     def _plan_user(self, caller: Caller, document: NounDocument, user: User, coming: NounDocuments) -> Planned:
         self._people.refuse_unruly(caller)
         users = [each.noun for each in coming.documents if isinstance(each.noun, User)]
-        try:
-            self._people.refuse_wrong(user, coming.groups, users)
-        except Invalid as error:
-            raise Invalid(error.message, problems=[placed(document, each) for each in error.problems]) from None
         known = self._people.user(user.name)
-        if known and is_admin(known) and not is_admin(user) and self._people.leave_no_admin(users):
-            problem = Problem(NO_ADMIN, field="groups", hint=ANOTHER_ADMIN)
-            raise Invalid(NO_ADMIN, problems=[placed(document, problem)])
+        with placing(document, "groups"):
+            self._people.refuse_wrong(user, coming.groups, users)
+            if known and is_admin(known) and not is_admin(user) and self._people.leave_no_admin(users):
+                raise Conflict(NO_ADMIN, hint=ANOTHER_ADMIN)
         return _planned(document, known is not None, known == user, partial(self._people.put_user, caller, user))
 
     def _plan_group(self, caller: Caller, document: NounDocument, group: Group) -> Planned:
@@ -138,14 +128,10 @@ class Nouns:
     ) -> Planned:
         known = self._infrastructure.known(kind_of(place), place.name)
         caller.require(Verb.update if known else Verb.create, kind_of(place), place.group)
-        if conflict := self._infrastructure.conflict(place, coming):
-            problem = Problem(conflict.message, field=conflict.field, hint=conflict.hint)
-            raise Invalid(conflict.message, problems=[placed(document, problem)])
-        try:
+        with placing(document, "address"):
+            if conflict := self._infrastructure.conflict(place, coming):
+                raise Invalid(conflict["message"], problems=[conflict])
             await self._infrastructure.refuse_other_engine(place)
-        except Conflict as error:
-            problem = Problem(error.message, field="address", hint=error.hint)
-            raise Invalid(error.message, problems=[placed(document, problem)]) from None
         return _planned(
             document, known is not None, known == place, partial(self._infrastructure.put, caller, place, coming)
         )
@@ -162,21 +148,16 @@ class Nouns:
             sub_path=volume.sub_path,
             readonly=volume.readonly,
         )
-        try:
+        with placing(document, "storage"):
             wanted = await self._volumes.plan(caller, asked, coming)
-        except Invalid as error:
-            raise Invalid(error.message, problems=[placed(document, each) for each in error.problems]) from None
-        except NotFound as error:
-            problem = Problem(error.message, field="storage", hint=error.hint)
-            raise Invalid(error.message, problems=[placed(document, problem)]) from None
         found = await self._db.read(lambda tx: volume_named(tx, caller.group, volume.name))
         if found is None:
             return Planned(document.kind, volume.name, CREATED, volume=wanted, asked=asked, caller=caller)
         if wanted.awaits_node and not found.many_nodes:  # some node has used it since
             wanted = wanted.model_copy(update={"storage": found.storage})
         if problems := volume_differences(found, wanted, VOLUME_FIELDS):
-            said = f"Volume {found.name} already exists and is different."
-            raise Invalid(said, problems=[placed(document, each) for each in problems])
+            with placing(document):
+                raise Invalid(f"Volume {found.name} already exists and is different.", problems=problems)
         return Planned(document.kind, volume.name, NOT_CHANGED, id=found.id)
 
     # undoing
@@ -184,7 +165,7 @@ class Nouns:
     async def delete(self, caller: Caller, document: NounDocument, *, force: bool = False) -> Applied:
         """Delete what the document names, with `force` also a node that does not answer."""
         try:
-            caller = self._in_group(caller, document)
+            caller = self._people.in_group(caller, document.group) if document.group else caller
             said = await self._delete(caller, document, force)
         except NotFound:
             return Applied(kind=document.kind, name=document.name, result=NOT_PRESENT)
@@ -215,12 +196,20 @@ class Nouns:
 
 def _planned(document: NounDocument, known: bool, same: bool, write: Callable[[], Awaitable[object]]) -> Planned:
     result = NOT_CHANGED if same else CONFIGURED if known else CREATED
+    return Planned(document.kind, document.name, result, write=None if same else write)
 
-    async def written() -> str:
-        await write()
-        return result
 
-    return Planned(document.kind, document.name, result, write=None if same else written)
+@contextmanager
+def placing(document: NounDocument | ManifestVolume, field: str = "") -> Iterator[None]:
+    """Say of what is found wrong where it stands in the document; an error that is not about a field is about this
+    one."""
+    try:
+        yield
+    except Invalid as error:
+        raise Invalid(error.message, problems=[placed(document, each) for each in error.problems]) from None
+    except (Conflict, NotFound) as error:
+        problem = Problem(error.message, field=field, hint=error.hint)
+        raise Invalid(error.message, problems=[placed(document, problem)]) from None
 
 
 def placed(document: NounDocument | ManifestVolume, problem: Problem) -> Problem:
@@ -260,8 +249,8 @@ class Planned:
     """Volumes that are made with the workload."""
     caller: Caller | None = None
     """Who makes it, where the document names another group than theirs."""
-    write: Callable[[], Awaitable[str]] | None = None
-    """Makes it so, and says what came of it."""
+    write: Callable[[], Awaitable[object]] | None = None
+    """Makes it so."""
     again: Callable[[], Awaitable[Planned]] | None = None
     """Plans it once more, where someone else made one of its name meanwhile."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from penstock.domain.attempts import NextAttempt
 from penstock.domain.outcome import latest
@@ -30,26 +31,16 @@ from penstock.wire.requests import Retry
 from penstock.wire.workloads import WorkloadView
 
 
+@dataclass(eq=False)
 class Retries:
-    def __init__(
-        self,
-        db: Database,
-        engine: Engine,
-        settings: Settings,
-        reconciler: Reconciler,
-        queue: JobQueue,
-        uploads: Uploads,
-        wakeup: Wakeup,
-        people: People,
-    ) -> None:
-        self._db = db
-        self._settings = settings
-        self._engine = engine
-        self._reconciler = reconciler
-        self._queue = queue
-        self._uploads = uploads
-        self._wakeup = wakeup
-        self._people = people
+    _db: Database
+    _engine: Engine
+    _settings: Settings
+    _reconciler: Reconciler
+    _queue: JobQueue
+    _uploads: Uploads
+    _wakeup: Wakeup
+    _people: People
 
     async def retry(self, caller: Caller, ref: str, asked: Retry, key: str | None = None) -> WorkloadView:
         """Begin another attempt; `retries` and `requeue` count from this one."""

@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 
 from penstock.background import Tasks
@@ -51,27 +52,19 @@ SESSIONS_EACH = 200
 Say = Callable[[str], Awaitable[None]]
 
 
+@dataclass(eq=False)
 class Sessions:
-    def __init__(
-        self,
-        db: Database,
-        engine: Engine,
-        settings: Settings,
-        workloads: Workloads,
-        reconciler: Reconciler,
-        wakeup: Wakeup,
-    ) -> None:
-        self._db = db
-        self._engine = engine
-        self._settings = settings
-        self._workloads = workloads
-        self._reconciler = reconciler
-        self._wakeup = wakeup
-        self._open: Counter[str] = Counter()
-        self._connected: Counter[tuple[str, str, int]] = Counter()
-        """Connections by user, workload and port."""
-        self._ending = Tasks()
-        self._stopping = asyncio.Event()
+    _db: Database
+    _engine: Engine
+    _settings: Settings
+    _workloads: Workloads
+    _reconciler: Reconciler
+    _wakeup: Wakeup
+    _open: Counter[str] = field(default_factory=Counter, init=False)
+    _connected: Counter[tuple[str, str, int]] = field(default_factory=Counter, init=False)
+    """Connections by user, workload and port."""
+    _ending: Tasks = field(default_factory=Tasks, init=False)
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def recover(self) -> None:
         """End the shells of a server that is gone."""

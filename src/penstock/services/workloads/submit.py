@@ -63,26 +63,16 @@ class Prepared:
     """The workload as the queue sees it; None: it waits for others first, or the engine schedules."""
 
 
+@dataclass(eq=False)
 class Submit:
-    def __init__(
-        self,
-        db: Database,
-        engine: Engine,
-        settings: Settings,
-        reconciler: Reconciler,
-        queue: JobQueue,
-        uploads: Uploads,
-        volumes: Volumes,
-        people: People,
-    ) -> None:
-        self._db = db
-        self._engine = engine
-        self._settings = settings
-        self._reconciler = reconciler
-        self._queue = queue
-        self._uploads = uploads
-        self._volumes = volumes
-        self._people = people
+    _db: Database
+    _engine: Engine
+    _settings: Settings
+    _reconciler: Reconciler
+    _queue: JobQueue
+    _uploads: Uploads
+    _volumes: Volumes
+    _people: People
 
     async def text(self, caller: Caller, asked: Submission, key: str | None = None) -> WorkloadView | DryRun:
         task = read_task(asked.text, asked.source, name=asked.name, envs=asked.envs)
