@@ -59,7 +59,7 @@ def _prepare(connection: Connection) -> None:
     found = connection.execute(select(_revision.c.version_num)).scalar()
     if found == HEAD:
         return
-    from penstock.store.migrations.upgrade import is_known, upgrade
+    from penstock.store.migrations import is_known, upgrade
 
     if found is None or not is_known(found):
         raise StartRefused(

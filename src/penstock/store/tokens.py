@@ -33,7 +33,6 @@ _PAGE = (
 _DESCRIBED = _PAGE.where(t.c.description == value("described"))
 _ANY = select(t.c.id).limit(1)
 _REMOVE = delete(t).where(t.c.id == value("ref"))
-_REMOVE_OF = _REMOVE.where(t.c.user_name == value("user"))
 _REMOVE_ALL = delete(t).where(t.c.user_name == value("user"))
 _REMOVE_OTHERS = delete(t).where(t.c.user_name != value("user"))
 _BY_ID = select(*_columns).where(t.c.id == value("ref"))
@@ -92,13 +91,8 @@ class TokenTable:
         following = write_cursor(rows[limit][0]) if len(rows) > limit else None
         return [_token(row) for row in rows[:limit]], following
 
-    def remove(self, id: str, user: str | None) -> bool:
-        """Remove a token of this user's or (None) of anyone's, and return whether there was one."""
-        if not could_be_stored(id):
-            return False
-        if user is None:
-            return self._tx.write(_REMOVE, {"ref": id}) > 0
-        return self._tx.write(_REMOVE_OF, {"ref": id, "user": user}) > 0
+    def remove(self, id: str) -> None:
+        self._tx.write(_REMOVE, {"ref": id})
 
     def get(self, id: str, user: str | None) -> Token | None:
         """Return a token of this user's or (None) of anyone's."""
