@@ -16,15 +16,14 @@ from time import monotonic
 from typing import NamedTuple
 
 from penstock.background import Tasks
-from penstock.domain.audit import AuditEntry
-from penstock.domain.model import now
-from penstock.domain.policy import Kind, Verb
+from penstock.domain.policy import Verb
 from penstock.domain.quantities import parse_duration, show_duration
 from penstock.domain.states import Reason, State
-from penstock.domain.users import Group
+from penstock.domain.users import Caller, Group, Proof
 from penstock.domain.workloads import Wants, Workload
 from penstock.engines.base import Engine, Run
 from penstock.errors import PenstockError
+from penstock.services import audit
 from penstock.services.people.people import People
 from penstock.services.reconcile.reconciler import Reconciler
 from penstock.services.wakeup import Wakeup
@@ -179,28 +178,13 @@ def judged(tx: Store, workload: Workload, seen: IdleFinding, group: Group | None
         return tx.workloads.remark(workload, Reason.GPUS_IDLE, said, tell=True)
     said = f"{said}; its group {workload.group} stops such workloads"
     reported_now = tx.workloads.remark(workload, Reason.GPUS_IDLE, said, tell=True)
-    _note(tx, workload, said)
+    audit.note_of(tx, Caller(OURSELVES, Proof.socket), Verb.stop, workload, said)
     return tx.workloads.move(reported_now, State.REQUESTED_CANCEL, Reason.GPUS_IDLE, said, wants=Wants.STOP)
 
 
 def _sentence(count: int, seconds: int, timeout: int) -> str:
     have = "GPU has" if count == 1 else f"{count} GPUs have"
     return f"its {have} done nothing for {show_duration(seconds)} (idle_timeout is {show_duration(timeout)})"
-
-
-def _note(tx: Store, workload: Workload, said: str) -> None:
-    tx.audit.add(
-        AuditEntry(
-            at=now(),
-            user=OURSELVES,
-            verb=Verb.stop,
-            kind=Kind.Workload,
-            group=workload.group,
-            name=workload.name,
-            id=workload.id,
-            detail=said,
-        )
-    )
 
 
 def _runs(workload: Workload) -> bool:

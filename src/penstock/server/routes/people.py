@@ -11,8 +11,8 @@ from penstock.errors import Invalid, Problem
 from penstock.server.identity import Authorized
 from penstock.server.routes.messages import Cursor, Limit, answer, page_of, page_of_few
 from penstock.wire.pages import Deleted
-from penstock.wire.people import AuditPage, FirstAdmin, GroupPage, UserPage
 from penstock.wire.requests import FirstUser, NewToken
+from penstock.wire.server import AuditPage, FirstAdmin, GroupPage, UserPage
 
 router = APIRouter(tags=["people"])
 

@@ -12,7 +12,7 @@ from penstock.domain.scheduling.explain import SCHEDULING, WaitCause
 from penstock.domain.scheduling.pool import Pool
 from penstock.domain.states import WAITING
 from penstock.domain.workloads import Workload
-from penstock.services.scheduler.demand import write_causes
+from penstock.services.scheduler.state import write_causes
 from penstock.services.wakeup import Wakeup
 from penstock.store.database import Database
 from penstock.store.workloads import ListedWorkload

@@ -269,6 +269,16 @@ def claim_of(volume_id: str) -> str | None:
     return volume_id.removeprefix(PREFIX) if volume_id.startswith(PREFIX) else None
 
 
+async def mounted_volumes(db: Database, engine: Engine, workload: Workload) -> dict[str, Volume | None]:
+    """Return the volumes that a workload mounts, by mount path; None is gone."""
+    ids = workload.volume_ids
+    found = await db.read(lambda tx: {path: tx.volumes.get(id_) for path, id_ in ids.items()}) if ids else {}
+    for path, id_ in ids.items():
+        if (claim := claim_of(id_)) and isinstance(engine, HasCluster):
+            found[path] = await engine.existing_claim(claim, workload.user, workload.group)
+    return found
+
+
 def is_mountable(tx: Store, volume_id: str) -> bool:
     """Is the volume there and not being deleted? A claim of the cluster has no record to say so."""
     if claim_of(volume_id):

@@ -29,8 +29,15 @@ from penstock.services import audit, lookup
 from penstock.services.people.accounts import account_of
 from penstock.services.reconcile.reconciler import Reconciler
 from penstock.services.wakeup import Wakeup
-from penstock.services.workloads.references import is_literal, is_mountable, literal, literal_id, may_write
-from penstock.services.workloads.retry import claims_not_theirs, not_theirs
+from penstock.services.workloads.references import (
+    is_literal,
+    is_mountable,
+    literal,
+    literal_id,
+    may_write,
+    mounted_volumes,
+)
+from penstock.services.workloads.retry import not_theirs
 from penstock.services.workloads.workloads import Workloads
 from penstock.settings import Settings
 from penstock.store.database import Database
@@ -103,9 +110,8 @@ class Sessions:
         if workload.session:
             said = f"{workload.name} ({workload.id}) is a shell of {workload.user} on a volume: nobody else enters it."
             raise Forbidden(said, hint="open your own: penstock volumes shell")
-        problems = await self._db.read(lambda tx: not_theirs(tx, workload, "you", caller.rights))
-        problems += await claims_not_theirs(self._engine, workload, caller.rights)
-        if problems:
+        volumes = await mounted_volumes(self._db, self._engine, workload)
+        if problems := not_theirs(workload, volumes, "you", caller.rights):
             said = "; ".join(problem["message"] for problem in problems)
             raise Forbidden(f"{workload.name} ({workload.id}) mounts what you may not: {said}.")
 
