@@ -195,7 +195,6 @@ class Adoption:
 
 
 def _goes_on(run: Run, record: Workload | None) -> bool:
-    """Does the store know this run as one that goes on?"""
     return record is not None and not record.ended and record.attempt == run.attempt
 
 
@@ -212,7 +211,6 @@ def _fix_of(each: LeftOver, *, known: bool) -> str:
 
 
 def _adopt_volume(volume: Volume, account: Account, tx: Store) -> bool:
-    """Return whether the volume is new to the store."""
     if tx.volumes.get(volume.id) is not None:
         return False
     taken = any(each.name == volume.name for each in tx.volumes.find(volume.name, volume.group))
@@ -222,7 +220,6 @@ def _adopt_volume(volume: Volume, account: Account, tx: Store) -> bool:
 
 
 def _adopt_workload(workload: Workload, tx: Store) -> bool:
-    """Return whether the workload is new to the store."""
     known = tx.workloads.get(workload.id)
     if known and not _is_behind(known, workload):
         return False

@@ -63,8 +63,6 @@ class IdleClock:
 
 @dataclass(frozen=True)
 class IdleFinding:
-    """What a look says about a workload since the one before."""
-
     workload: Workload
     gpus: int
     seen_ms: int
@@ -145,7 +143,6 @@ class Idle:
 
 
 def sample_of(gpus: Sequence[GpuMeasure | None]) -> GpuSample:
-    """Sum up the GPUs of a workload; None is one that cannot be seen."""
     there = [gpu for gpu in gpus if gpu]
     utilizations = tuple(gpu.utilization for gpu in there if gpu.utilization is not None)
     return GpuSample(len(gpus), utilizations, sum(gpu.memory_used_bytes or 0 for gpu in there))

@@ -58,11 +58,9 @@ class Infrastructure:
         return [self._hosts[name] for name in sorted(self._hosts)]
 
     def storages(self, caller: Caller) -> list[Storage]:
-        """Return the storages the caller may see; each node's own disk is one without being registered."""
         return [each for each in self._all() if caller.reaches(Verb.get, Kind.Storage, each.group)]
 
     def registered(self, caller: Caller) -> list[Host]:
-        """Return the registered nodes that the caller may see."""
         return [host for host in self.hosts if caller.reaches(Verb.get, Kind.Node, host.group)]
 
     def storage(self, caller: Caller, name: str) -> Storage:
@@ -232,7 +230,6 @@ def _had(tx: Store, node: str, *, answers: bool, force: bool) -> list[Workload]:
 
 
 def _running_on(tx: Store, node: str) -> list[Workload]:
-    """Return the workloads that have a place on a node and have not ended."""
     return [each for each in tx.workloads.active() if node in each.hosts]
 
 

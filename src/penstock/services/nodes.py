@@ -24,8 +24,6 @@ ELSEWHERE = "another server on this machine"
 
 @dataclass(frozen=True)
 class Totals:
-    """What all nodes have together."""
-
     nodes: int
     ready: int
     cpus: float
@@ -37,8 +35,6 @@ class Totals:
 
 
 class Product(NamedTuple):
-    """The GPUs of one product on one node."""
-
     name: str
     """`node/product`."""
     node: Node
@@ -66,7 +62,6 @@ class Nodes:
         return [self._view(caller, node, holders) for node in nodes]
 
     async def products(self, caller: Caller) -> list[Product]:
-        """Return the GPU products of each node."""
         return [
             Product(f"{node.name}/{product}", node, product)
             for node in await self.seen_by(caller)
@@ -78,7 +73,6 @@ class Nodes:
         return [_row(caller, each, holders) for each in products]
 
     async def measured(self, caller: Caller, nodes: Sequence[NodeMeasure]) -> list[NodeMeasure]:
-        """Return what nodes do, with the workloads that this caller may see."""
         holders = await self._holders()
         return [node.model_copy(update={"gpus": _measured(caller, node, holders)}) for node in nodes]
 
@@ -172,7 +166,6 @@ def _is_used(gpu: Gpu, holders: Mapping[str, Workload]) -> bool:
 
 
 def _pools(node: Node, holders: Mapping[str, Workload]) -> list[GpuPool]:
-    """Return the GPUs of a node by product, where they are handed out one by one."""
     return [_counted(node, product, holders) for product in sorted({gpu.product for gpu in node.gpus})]
 
 
@@ -195,7 +188,6 @@ def _counted(node: Node, product: str, holders: Mapping[str, Workload]) -> GpuPo
 
 
 def _row(caller: Caller, each: Product, holders: Mapping[str, Workload]) -> GpuRow:
-    """Return the row of a product, as the cluster counts it or as it is counted here."""
     node = each.node
     known = next((pool for pool in node.gpu_pools if pool.product == each.product), None)
     pool = _pool(caller, node, known or _counted(node, each.product, holders))

@@ -59,7 +59,6 @@ class Database:
         return cls(*await asyncio.to_thread(_sessions, parse_url(url), lock))
 
     async def close(self) -> None:
-        """Close it after what is queued is done."""
         if self._closed:
             return
         self._closed = True

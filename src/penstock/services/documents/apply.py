@@ -174,8 +174,7 @@ class Apply:
         try:
             return self._people.in_group(caller, named, groups) if named else caller
         except NotFound as error:
-            problem = Problem(error.message, where=task.where("group"), field=task.field("group"))
-            raise Invalid(error.message, problems=[problem]) from None
+            raise Invalid(error.message, problems=[task.problem(error.message, "group")]) from None
 
     async def _plan_volume(self, caller: Caller, document: ManifestVolume) -> Planned:
         claim = document.claim

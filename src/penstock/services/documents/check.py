@@ -96,7 +96,6 @@ def by_dependency(documents: Sequence[Document], home: str) -> tuple[list[int], 
 
 
 def _waits(documents: Sequence[Document], home: str) -> dict[int, list[int]]:
-    """Return which other workloads of the text each waits for, by number."""
     jobs = {n: each for n, each in enumerate(documents) if not isinstance(each, ManifestVolume | NounDocument)}
     known = {identity(job, home)[1:3]: number for number, job in jobs.items()}
     return {
@@ -129,6 +128,4 @@ def _cycle(circle: Sequence[Document]) -> Problem:
     first = circle[0]
     assert not isinstance(first, ManifestVolume | NounDocument)
     said = f"could never start: {shown[0]} waits for {', which waits for '.join(shown[1:])}"
-    return Problem(
-        said, where=first.task.where("after"), field=first.task.field("after"), hint="leave one of these out"
-    )
+    return first.task.problem(said, "after", hint="leave one of these out")

@@ -96,7 +96,6 @@ class Unapply:
         return [await self._told(chosen, job, there, told) for job, (chosen, there) in zip(jobs, found, strict=True)]
 
     async def _found(self, caller: Caller, document: Runnable) -> tuple[Caller, list[Workload]]:
-        """Return all of its name in its group, and the caller in that group."""
         name = document.task.spec.name or ""
         try:
             chosen = self._in_group(caller, document)

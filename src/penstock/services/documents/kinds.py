@@ -90,7 +90,6 @@ class Nouns:
         return document.group or (caller.group if document.kind == "Volume" else SHARED_GROUP)
 
     def deed(self, caller: Caller, document: NounDocument) -> Deed:
-        """Return what applying this document would be in the audit."""
         return Deed(Verb.update if self._is_known(document) else Verb.create, *self._thing(caller, document))
 
     def _is_known(self, document: NounDocument) -> bool:
@@ -102,7 +101,6 @@ class Nouns:
         return place and self._infrastructure.known(Kind(document.kind), document.name) is not None
 
     def _thing(self, caller: Caller, document: NounDocument) -> tuple[Kind, str, str]:
-        """Return its kind, group and name, as the audit has them."""
         kind = Kind(document.kind)
         if kind is Kind.User:
             return kind, "", document.name
@@ -213,7 +211,6 @@ def placing(document: NounDocument | ManifestVolume, field: str = "") -> Iterato
 
 
 def placed(document: NounDocument | ManifestVolume, problem: Problem) -> Problem:
-    """Return the problem with the place in the document that says what is wrong."""
     where, field = document.place(*str(problem.get("field", "")).split("."))
     return Problem(problem["message"], where=where, field=field, hint=problem.get("hint"))
 

@@ -149,7 +149,6 @@ class People:
         return f"{name} is deactivated" if user else f"{name} is not a user of this server any more"
 
     def rights(self, name: str) -> Rights | None:
-        """Return what the policies allow a user; None: there are no policies yet."""
         user = self._users.get(name)
         if user is None:
             return NOBODY if self._users else None
@@ -175,7 +174,6 @@ class People:
         return self._users.get(name)
 
     def users(self, caller: Caller) -> list[User]:
-        """Return all users for whoever may see them, otherwise only the caller."""
         if caller.everywhere(Verb.get, Kind.User):
             return sorted(self._users.values(), key=lambda user: user.name)
         return [user for user in (self._users.get(caller.user),) if user]
@@ -204,7 +202,6 @@ class People:
     # changing
 
     async def begin(self, caller: Caller, name: str) -> User:
-        """Make the first admin, once."""
         if self._users:
             raise Conflict("This server already has an admin.", hint="penstock adm users lists who there is")
         if not caller.admin:

@@ -117,7 +117,6 @@ class Tokens:
         return NewTokenView(token=secret, **_view(new).model_dump())
 
     async def holder(self, secret: str) -> Token | None:
-        """Return whose token this is."""
         token = await self._db.read(lambda tx: tx.tokens.by_hash(hashed(secret)))
         if token is None or (token.expires_at and token.expires_at <= now()):
             return None

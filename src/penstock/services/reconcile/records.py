@@ -48,7 +48,6 @@ def current(tx: Store, workload: Workload) -> Workload | None:
 
 
 def write_waiting(tx: Store, workload: Workload, state: State, reason: Reason, message: str | None) -> Workload:
-    """Record what the engine says it waits for."""
     found = current(tx, workload)
     if found is None or found.wants is Wants.STOP:
         return found or workload
@@ -253,7 +252,6 @@ def _left(tx: Store, workload: Workload, end: Outcome) -> tuple[Unit, ...]:
 
 
 def begin_attempt(tx: Store, ended: Workload, after: NextAttempt) -> Workload:
-    """Begin the next attempt of a workload that has ended."""
     if not ended.spec.array and ended.attempt >= KEPT:
         tx.workloads.forget_units(ended.id, ended.attempt + 2 - KEPT)
     return tx.workloads.move(

@@ -176,10 +176,8 @@ class SchedulerLoop:
             if state.several:
                 with suppress(PenstockError, OSError):  # the next look is near
                     await state.refresh_nodes()
-            full = any(room.node.full for room in self._state.pool.rooms.values())
-            if state.unlocated or any(
-                state.several or full or job.ask.gpus for job in self._state.pool.waiting.values()
-            ):
+            full = any(room.node.full for room in state.pool.rooms.values())
+            if state.unlocated or any(state.several or full or job.ask.gpus for job in state.pool.waiting.values()):
                 self.wake()
 
     async def _follow_people(self) -> None:

@@ -212,7 +212,6 @@ class Sessions:
             raise Forbidden(f"You may not write to volume {volume.name} of group {volume.group}.", hint=hint)
 
     async def _volume(self, caller: Caller, ref: str) -> Volume:
-        """Find a volume of the caller's, or a claim of the cluster by its own name."""
         try:
             return await self._db.read(lambda tx: lookup.volume(tx, caller, ref, Verb.exec))
         except NotFound:

@@ -209,5 +209,4 @@ def _not_over(workload: Workload) -> Conflict:
 
 
 def _groups(caller: Caller, *, everyone: bool) -> tuple[str, ...] | None:
-    """Return the groups that a list shows; None is everyone's."""
     return None if everyone else caller.listed(Kind.Workload)
