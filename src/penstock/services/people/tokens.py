@@ -146,11 +146,4 @@ def _end(asked: str | None, latest: datetime | None) -> datetime | None:
 
 
 def _view(token: Token) -> TokenView:
-    return TokenView(
-        id=token.id,
-        user=token.user,
-        description=token.description,
-        created_at=token.created_at,
-        expires_at=token.expires_at,
-        last_used_at=token.last_used_at,
-    )
+    return TokenView(**token.model_dump(exclude={"uid", "runs_server"}))

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from penstock.domain.model import now
@@ -61,14 +60,16 @@ class Expiry:
     async def _tidy(self) -> None:
         while True:
             try:
-                before = now() - self._retention
-                await self._delete(partial(_ended_before, before), Reason.RETENTION)
-                await self._db.write(partial(_prune, before))
-                active = await self._db.read(lambda tx: tx.workloads.active())
-                await self._uploads.prune({id_ for workload in active for id_ in workload.files.values()})
+                await self._end_retention(now() - self._retention)
             except (PenstockError, OSError) as error:
                 log.warning("what retention ends cannot be deleted: %s; trying again in an hour", error)
             await asyncio.sleep(HOUR)
+
+    async def _end_retention(self, before: datetime) -> None:
+        await self._delete(lambda tx: tx.workloads.ended_before(before), Reason.RETENTION)
+        await self._db.write(lambda tx: tx.submissions.prune(before))
+        active = await self._db.read(lambda tx: tx.workloads.active())
+        await self._uploads.prune({id_ for workload in active for id_ in workload.files.values()})
 
     async def _delete(self, find: Callable[[Store], list[str]], reason: Reason) -> datetime | None:
         """Mark workloads as deleted, which the reconciler then removes. Return when the next `ttl` is over."""
@@ -87,11 +88,3 @@ class Expiry:
         for workload_id in ids:
             self._touch(workload_id)
         return soonest
-
-
-def _ended_before(moment: datetime, tx: Store) -> list[str]:
-    return tx.workloads.ended_before(moment)
-
-
-def _prune(moment: datetime, tx: Store) -> int:
-    return tx.submissions.prune(moment)

@@ -27,7 +27,6 @@ from penstock.errors import PenstockError
 from penstock.services.people.people import People
 from penstock.services.scheduler.reasons import WaitReasons
 from penstock.services.scheduler.state import (
-    Assignment,
     Homes,
     NotAssigned,
     SchedulerState,
@@ -123,13 +122,13 @@ class SchedulerLoop:
         if not starts:  # of very many kinds some were not looked at yet, and others want to be served, too
             await asyncio.sleep(0)
             return True
-        ports, assignments = self._state.ports, []
+        ports: dict[str, int] = {}
         for held in starts:  # counted from now on, so that a submit during the write sees it
-            port = ports[held.job.id] = free_port(held.job.id, ports.values())
-            hosts = tuple(place.node for place in held.places) if self._state.several else ()
-            assignments.append(Assignment(held, port, hosts))
+            ports[held.job.id] = free_port(held.job.id, self._state.ports.values())
+            self._state.ports[held.job.id] = ports[held.job.id]
+        write = partial(write_assignments, starts=starts, ports=ports, several=self._state.several)
         try:
-            refused, bound = await self._db.write(lambda tx: write_assignments(tx, assignments))
+            refused, bound = await self._db.write(write)
         except Exception:
             for held in starts:
                 self._state.pool.enqueue(held.job)

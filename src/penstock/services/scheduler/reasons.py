@@ -81,10 +81,10 @@ class WaitReasons:
                 self._wakeup.wake(id_)
 
 
-def as_of_now(shown: Sequence[Shown], causes: Causes) -> list[Shown]:
-    """Return the same, where each that waits says why as of now, written or not."""
-    known = causes(each.id for each in shown if each.state in WAITING)
-    return [each.model_copy(update=_fields(known[each.id])) if each.id in known else each for each in shown]
+def as_of_now(view: Shown, causes: Causes) -> Shown:
+    """Return the same, and of one that waits why as of now, written or not."""
+    known = causes([view.id]) if view.state in WAITING else {}
+    return view.model_copy(update=_fields(known[view.id])) if known else view
 
 
 def summaries_as_of_now(listed: Sequence[ListedWorkload], causes: Causes) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import zlib
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,16 +25,6 @@ from penstock.services.infrastructure import LOCAL
 from penstock.services.people.people import People
 from penstock.settings import Settings
 from penstock.store.session import Store
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """The places of a job that is to start, as they are written in its record."""
-
-    held: PlacedJob
-    port: int
-    hosts: tuple[str, ...]
-    """By place, where there are several nodes to choose from."""
 
 
 @dataclass(frozen=True)
@@ -90,25 +80,29 @@ def held_of(workload: Workload, ask: Ask, only: str) -> PlacedJob:
     )
 
 
-def write_assignments(tx: Store, starts: Iterable[Assignment]) -> tuple[dict[str, NotAssigned], list[Workload]]:
-    """Write the places of jobs. Return those that were not placed: stopped or placed meanwhile, or another server gave
-    away what they were to get; and those that wait and mount a volume whose node is known from now on."""
+def write_assignments(
+    tx: Store, starts: Sequence[PlacedJob], ports: Mapping[str, int], *, several: bool
+) -> tuple[dict[str, NotAssigned], list[Workload]]:
+    """Write the places of jobs, and on which of several nodes they are. Return those that were not placed: stopped or
+    placed meanwhile, or another server gave away what they were to get; and those that wait and mount a volume whose
+    node is known from now on."""
     refused: dict[str, NotAssigned] = {}
     bound: list[str] = []
     for each in starts:
-        found = tx.workloads.get(each.held.job.id)
+        found = tx.workloads.get(each.job.id)
         if found is None or found.state not in WAITING or found.wants is not Wants.RUN:
-            refused[each.held.job.id] = NotAssigned(found)
+            refused[each.job.id] = NotAssigned(found)
             continue
-        places = each.held.places
+        places = each.places
+        hosts = tuple(place.node for place in places) if several else ()
         given: dict[str, Any] = {
             "gpus": tuple(place.gpus for place in places),
             "cpusets": tuple(place.cpuset for place in places) if any(place.cpuset for place in places) else (),
             "counted": tuple((place.cpus_milli, place.memory_bytes) for place in places),
-            "hosts": each.hosts,
-            "master_port": each.port,
+            "hosts": hosts,
+            "master_port": ports[each.job.id],
         }
-        if each.hosts and not _can_mount(tx, found, each, bound):
+        if several and not _can_mount(tx, found, each, bound):
             refused[found.id] = NotAssigned(found, elsewhere=True)
             continue
         if holders := tx.locks.take(found.model_copy(update=given)):
@@ -117,17 +111,17 @@ def write_assignments(tx: Store, starts: Iterable[Assignment]) -> tuple[dict[str
             continue
         on = ", ".join(dict.fromkeys(place.node for place in places))
         found = tx.workloads.move(found, State.ASSIGNED, Reason.PLACED, f"on {on}", **given)
-        if not each.hosts:  # Docker hosts tell of the further steps themselves: an image may have to be pulled first
+        if not several:  # Docker hosts tell of the further steps themselves: an image may have to be pulled first
             tx.workloads.move(found, State.LAUNCHING, Reason.PLACED)
     users = {user.id: user for volume_id in bound for user in tx.workloads.using(volume_id)}
     return refused, [user for user in users.values() if user.state in WAITING]
 
 
-def _can_mount(tx: Store, workload: Workload, assignment: Assignment, bound: list[str]) -> bool:
+def _can_mount(tx: Store, workload: Workload, placed: PlacedJob, bound: list[str]) -> bool:
     """Bind volumes that no node has used yet to the node where the workload runs, and add them to `bound`. False: the
     workload must be asked for again, for a volume that it did not know the place of is elsewhere by now, or it would
     run on several nodes."""
-    node, known = assignment.hosts[0], dict(assignment.held.job.ask.volumes)
+    node, known = placed.places[0].node, dict(placed.job.ask.volumes)
     right = True
     for id_ in sorted(set(workload.volume_ids.values())):
         volume = tx.volumes.get(id_)
@@ -137,7 +131,7 @@ def _can_mount(tx: Store, workload: Workload, assignment: Assignment, bound: lis
             bound.append(volume.id)
         elif volume is None or volume.storage is None or volume.many_nodes or volume.name in known:
             continue
-        right &= volume.storage == f"{node}{LOCAL}" and set(assignment.hosts) == {node}
+        right &= volume.storage == f"{node}{LOCAL}" and {place.node for place in placed.places} == {node}
     return right
 
 

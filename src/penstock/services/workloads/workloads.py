@@ -20,6 +20,7 @@ from penstock.services.scheduler.reasons import as_of_now, summaries_as_of_now
 from penstock.services.wakeup import Wakeup
 from penstock.store.database import Database
 from penstock.store.session import Store
+from penstock.store.workloads import ListedWorkload
 from penstock.wire.workloads import Summary, WorkloadView
 
 LARGEST_PAGE = 500
@@ -70,14 +71,13 @@ class Workloads:
         """Return summaries with their units, for the list of k8s-cli."""
         groups = _groups(caller, everyone=everyone)
 
-        def look(tx: Store) -> tuple[list[tuple[Summary, tuple[Unit, ...]]], str | None]:
+        def look(tx: Store) -> tuple[list[ListedWorkload], list[tuple[Unit, ...]], str | None]:
             items, after = tx.workloads.page(groups, name=name, statuses=statuses, limit=limit, cursor=cursor)
-            summaries = [Summary.model_validate_json(item.summary) for item in items]
-            return [(summary, latest(tx.workloads.units(summary.id))) for summary in summaries], after
+            return items, [latest(tx.workloads.units(item.id)) for item in items], after
 
-        found, after = await self._db.read(look)
-        shown = as_of_now([summary for summary, _ in found], self._queue.causes)
-        return [(summary, units) for summary, (_, units) in zip(shown, found, strict=True)], after
+        items, units, after = await self._db.read(look)
+        shown = map(Summary.model_validate_json, summaries_as_of_now(items, self._queue.causes))
+        return list(zip(shown, units, strict=True)), after
 
     async def get(self, caller: Caller, ref: str) -> WorkloadView:
         def look(tx: Store) -> WorkloadView:
@@ -85,8 +85,7 @@ class Workloads:
             history, units = tx.workloads.history(workload.id), tx.workloads.units(workload.id)
             return WorkloadView.whole(workload, history, units, self._queue.limits)
 
-        [view] = as_of_now([await self._db.read(look)], self._queue.causes)
-        return view
+        return as_of_now(await self._db.read(look), self._queue.causes)
 
     async def wait(self, caller: Caller, ref: str, timeout: float) -> WorkloadView:
         """Return the workload once it has ended, or as it is when the time is up. Only its own changes wake the
