@@ -66,8 +66,7 @@ class Adoption:
         while True:
             await asyncio.sleep(RETRY)
             try:
-                for workload in await self._adopt():
-                    self._adopted(workload)
+                await self._take_over(())
                 return
             except Unavailable:
                 continue

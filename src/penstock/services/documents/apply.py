@@ -77,7 +77,7 @@ class Apply:
     _queue: JobQueue
 
     def __post_init__(self) -> None:
-        self._nouns = Nouns(self._db, self._people, self._infrastructure, self._volumes, self._audit)
+        self._nouns = Nouns(self._db, self._people, self._infrastructure, self._volumes)
 
     async def apply(self, caller: Caller, asked: Application, key: str | None = None) -> tuple[Applied, ...]:
         read = await asyncio.to_thread(read_whole, asked.text, asked.source)

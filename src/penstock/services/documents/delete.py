@@ -49,7 +49,7 @@ class Unapply:
     _audit: Audit
 
     def __post_init__(self) -> None:
-        self._nouns = Nouns(self._db, self._people, self._infrastructure, self._volumes, self._audit)
+        self._nouns = Nouns(self._db, self._people, self._infrastructure, self._volumes)
 
     async def delete(self, caller: Caller, asked: Documents, *, force: bool = False) -> tuple[Applied, ...]:
         """Delete all that the text names, workloads first, so that nothing uses the volumes any more. With `force` also
@@ -65,7 +65,7 @@ class Unapply:
         return (
             *itertools.chain(*gone),
             *[await self._delete_volume(caller, name) for name in claims],
-            *[await self._nouns.delete(caller, noun, force=force) for noun in nouns],
+            *[await self._delete_noun(caller, noun, force) for noun in nouns],
         )
 
     def _in_group(self, caller: Caller, document: Runnable) -> Caller:
@@ -152,6 +152,16 @@ class Unapply:
         except PenstockError as error:
             return await self._failed(caller, CLAIM, Deed(Verb.delete, Kind.Volume, caller.group, name), error)
         return Applied(kind=CLAIM, name=name, id=found.id, result=DELETED)
+
+    async def _delete_noun(self, caller: Caller, document: NounDocument, force: bool) -> Applied:
+        try:
+            said = await self._nouns.delete(caller, document, force=force)
+        except NotFound:
+            return Applied(kind=document.kind, name=document.name, result=NOT_PRESENT)
+        except PenstockError as error:
+            deed = Deed(Verb.delete, *self._nouns.thing(caller, document))
+            return await self._failed(caller, document.kind, deed, error)
+        return Applied(kind=document.kind, name=document.name, result=DELETED, message=said)
 
     async def _failed(self, caller: Caller, kind: str, deed: Deed, error: PenstockError) -> Applied:
         if isinstance(error, Forbidden):

@@ -17,8 +17,7 @@ from penstock.domain.scheduling.demand import QueuedJob
 from penstock.domain.users import Caller, Group, User
 from penstock.domain.volumes import Storage, Volume
 from penstock.domain.workloads import Workload
-from penstock.errors import Conflict, Forbidden, Invalid, NotFound, PenstockError, Problem
-from penstock.services.audit import Audit
+from penstock.errors import Conflict, Invalid, NotFound, Problem
 from penstock.services.documents.diff import VOLUME_FIELDS, volume_differences
 from penstock.services.infrastructure import Infrastructure, Place, kind_of, lost_message
 from penstock.services.people.people import ANOTHER_ADMIN, NO_ADMIN, People, is_admin
@@ -64,7 +63,6 @@ class Nouns:
     _people: People
     _infrastructure: Infrastructure
     _volumes: Volumes
-    _audit: Audit
 
     # making
 
@@ -90,7 +88,7 @@ class Nouns:
         return document.group or (caller.group if document.kind == "Volume" else SHARED_GROUP)
 
     def deed(self, caller: Caller, document: NounDocument) -> Deed:
-        return Deed(Verb.update if self._is_known(document) else Verb.create, *self._thing(caller, document))
+        return Deed(Verb.update if self._is_known(document) else Verb.create, *self.thing(caller, document))
 
     def _is_known(self, document: NounDocument) -> bool:
         if isinstance(document.noun, User):
@@ -100,7 +98,7 @@ class Nouns:
         place = isinstance(document.noun, Storage | Host)
         return place and self._infrastructure.known(Kind(document.kind), document.name) is not None
 
-    def _thing(self, caller: Caller, document: NounDocument) -> tuple[Kind, str, str]:
+    def thing(self, caller: Caller, document: NounDocument) -> tuple[Kind, str, str]:
         kind = Kind(document.kind)
         if kind is Kind.User:
             return kind, "", document.name
@@ -160,22 +158,10 @@ class Nouns:
 
     # undoing
 
-    async def delete(self, caller: Caller, document: NounDocument, *, force: bool = False) -> Applied:
-        """Delete what the document names, with `force` also a node that does not answer."""
-        try:
-            caller = self._people.in_group(caller, document.group) if document.group else caller
-            said = await self._delete(caller, document, force)
-        except NotFound:
-            return Applied(kind=document.kind, name=document.name, result=NOT_PRESENT)
-        except PenstockError as error:
-            if isinstance(error, Forbidden):
-                await self._audit.denied(caller, Deed(Verb.delete, *self._thing(caller, document)))
-            said = f"{error.message} {error.hint or ''}".strip()
-            return Applied(kind=document.kind, name=document.name, result=FAILED, message=said)
-        return Applied(kind=document.kind, name=document.name, result=DELETED, message=said)
-
-    async def _delete(self, caller: Caller, document: NounDocument, force: bool) -> str | None:
-        """Delete it and return what there is to say of it."""
+    async def delete(self, caller: Caller, document: NounDocument, *, force: bool = False) -> str | None:
+        """Delete what the document names, with `force` also a node that does not answer, and return what there is to
+        say of it."""
+        caller = self._people.in_group(caller, document.group) if document.group else caller
         if isinstance(document.noun, User):
             await self._people.remove_user(caller, document.name)
         elif isinstance(document.noun, Group):

@@ -312,16 +312,19 @@ class RunSteps:
         return await self._db.write(lambda tx: records.write_end(tx, workload, end, units))
 
     async def _reached(self, workload: Workload) -> Workload:
-        """Record that it was told to stop. Most are at once: then nothing is written."""
-        if await self._db.read(lambda tx: records.first_message(tx, workload)) == workload.message:
+        """Say again who asked it to stop, once it was told to; most were told at once."""
+        first = await self._db.read(lambda tx: records.first_message(tx, workload))
+        if first == workload.message:
             return workload
-        return await self._db.write(lambda tx: records.write_reached(tx, workload))
+        return await self._db.write(lambda tx: records.write_message(tx, workload, first))
 
     async def _unreachable(self, workload: Workload, said: str) -> Workload:
         """Record that nobody can tell what it does now."""
         reason = Reason.CLUSTER_UNREACHABLE
         if workload.wants is Wants.STOP:
-            return await self._db.write(lambda tx: records.write_unreachable(tx, workload, said))
+            if workload.reason is Reason.GPUS_IDLE:  # that is what it says to its end
+                return workload
+            return await self._db.write(lambda tx: records.write_message(tx, workload, said))
         if not self._engine.schedules:  # placed anew it might run twice
             return await self._in_doubt(workload, said)
         if workload.state is State.RUNNING:
