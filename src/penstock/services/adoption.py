@@ -179,34 +179,22 @@ class Adoption:
     async def _left_over(self) -> list[Check]:
         left = await self._engine.left_over() if isinstance(self._engine, HasHosts) else []
         records = await self._db.read(lambda tx: [tx.workloads.get(each.run.workload_id) for each in left])
-        pairs = [(each, record) for each, record in zip(left, records, strict=True) if not _goes_on(each.run, record)]
-        return [
-            Check(
-                name=f"containers on {each.node}",
-                node=each.node,
-                ok=False,
-                detail=_said_of(each, known=record is not None),
-                fix=_fix_of(each, known=record is not None),
-                required=False,
-            )
-            for each, record in pairs
-        ]
+        known = zip(left, records, strict=True)
+        return [_check(each, record) for each, record in known if not _goes_on(each.run, record)]
 
 
 def _goes_on(run: Run, record: Workload | None) -> bool:
     return record is not None and not record.ended and record.attempt == run.attempt
 
 
-def _said_of(each: LeftOver, *, known: bool) -> str:
-    if known:  # its host was taken out as gone for good, and has come back
-        return f"{each.run.workload_id} is over by the records, and still runs on {each.node}"
-    return f"the container {each.container} runs on {each.node}, and there is no record of it"
-
-
-def _fix_of(each: LeftOver, *, known: bool) -> str:
-    if known:
-        return f"penstock delete wk {each.run.workload_id} ends and removes it"
-    return f"restart the server: it takes over what can be read; the rest ends with `docker rm -f` on {each.node}"
+def _check(each: LeftOver, record: Workload | None) -> Check:
+    if record:  # its host was taken out as gone for good, and has come back
+        said = f"{each.run.workload_id} is over by the records, and still runs on {each.node}"
+        fix = f"penstock delete wk {each.run.workload_id} ends and removes it"
+    else:
+        said = f"the container {each.container} runs on {each.node}, and there is no record of it"
+        fix = f"restart the server: it takes over what can be read; the rest ends with `docker rm -f` on {each.node}"
+    return Check(name=f"containers on {each.node}", node=each.node, ok=False, detail=said, fix=fix, required=False)
 
 
 def _adopt_volume(volume: Volume, account: Account, tx: Store) -> bool:

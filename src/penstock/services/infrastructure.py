@@ -164,7 +164,7 @@ class Infrastructure:
             raise NotFound(f"{kind} {shorten(name)} not found")
         caller.require(Verb.delete, kind, known.group)
         group = known.group
-        answers = kind is Kind.Node and await self._answers(name)
+        answers = kind is Kind.Node and any(node.name == name and node.ready for node in await self._engine.nodes())
         if kind is Kind.Node and not (force and not answers):
             await self._db.read(lambda tx: _had(tx, name, answers=answers, force=force))
             await self._refuse_home(name, answers=answers)
@@ -196,9 +196,6 @@ class Infrastructure:
             return isinstance(self._engine, HasHosts) and await self._engine.volume_node(volume) == node
         except Unavailable:  # it is on one of those that do not answer
             return not answers
-
-    async def _answers(self, name: str) -> bool:
-        return any(node.name == name and node.ready for node in await self._engine.nodes())
 
 
 def kind_of(place: Place) -> Kind:

@@ -68,7 +68,9 @@ class Nouns:
 
     async def plan(self, caller: Caller, document: NounDocument, coming: NounDocuments) -> Planned:
         """Plan what a document makes; `coming` are all documents of the same text."""
-        caller = self._among(caller, document, coming.groups)
+        if document.group:
+            with placing(document, "group"):
+                caller = self._people.in_group(caller, document.group, coming.groups)
         noun = document.within(self._group_of(caller, document))
         if isinstance(noun, User):
             return self._plan_user(caller, document, noun, coming)
@@ -77,11 +79,6 @@ class Nouns:
         if isinstance(noun, AskedVolume):
             return await self._plan_volume(caller, document, noun, coming.storages)
         return await self._plan_place(caller, document, noun, coming.hosts)
-
-    def _among(self, caller: Caller, document: NounDocument, groups: frozenset[str]) -> Caller:
-        """Return the caller in the group that the document names, which may be made by the same text."""
-        with placing(document, "group"):
-            return self._people.in_group(caller, document.group, groups) if document.group else caller
 
     def _group_of(self, caller: Caller, document: NounDocument) -> str:
         """Return the group of a document. Nodes and storages that name none are everyone's."""

@@ -96,16 +96,8 @@ class SchedulerLoop:
                 return
         self._settled.set()
         self._settled = asyncio.Event()
-        await self._write_reasons()
-
-    async def _write_reasons(self) -> None:
-        """Write why the rest waits, at most once a second: a queue that moves says something new all the time."""
-        if (pause := self._reasons.pause()) > 0:
+        if pause := await self._reasons.write():
             self.wake(pause)
-            return
-        await self._reasons.write(self._reasons.due())
-        if self._reasons.behind:
-            self.wake()
 
     async def _locate_volumes(self) -> None:
         """Find out where the volumes of workloads are: there they run, and as long as that is not known they wait."""

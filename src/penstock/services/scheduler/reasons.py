@@ -53,32 +53,27 @@ class WaitReasons:
         self._written.pop(workload_id, None)
         self._unwritten.pop(workload_id, None)
 
-    def due(self) -> dict[str, WaitCause]:
-        """Return what is to be written now, right after a round in which nothing more could start."""
-        pool, outside = self._pool, self._outside()
-        fresh = [id_ for id_ in islice(self._unwritten, AT_ONCE) if id_ in pool.waiting]
-        causes = {**pool.causes(dict.fromkeys([*pool.first(HEAD), *fresh])), **outside}
-        return {id_: cause for id_, cause in causes.items() if self._written.get(id_) != cause}
-
-    def pause(self) -> float:
-        """Return the seconds until the next round may be."""
-        return self._last + PAUSE - time.monotonic()
-
-    @property
-    def behind(self) -> bool:
-        """Is there still a workload without a reason?"""
-        return any(id_ in self._pool.waiting for id_ in self._unwritten)
-
-    async def write(self, causes: Mapping[str, WaitCause]) -> None:
+    async def write(self) -> float | None:
+        """Write what is to be said now, right after a round in which nothing more could start; at most once a second,
+        for a queue that moves says something new all the time. Return in how many seconds there is more to write."""
+        pause = self._last + PAUSE - time.monotonic()
+        if pause > 0:
+            return pause
         self._last = time.monotonic()
-        if not causes:
-            return
-        await self._db.write(lambda tx: write_causes(tx, causes))
+        if causes := self._due():
+            await self._db.write(lambda tx: write_causes(tx, causes))
         for id_, cause in causes.items():
             self._unwritten.pop(id_, None)
             if id_ in self._pool.waiting or id_ in self._outside():
                 self._written[id_] = cause
                 self._wakeup.wake(id_)
+        return PAUSE if any(id_ in self._pool.waiting for id_ in self._unwritten) else None
+
+    def _due(self) -> dict[str, WaitCause]:
+        pool, outside = self._pool, self._outside()
+        fresh = [id_ for id_ in islice(self._unwritten, AT_ONCE) if id_ in pool.waiting]
+        causes = {**pool.causes(dict.fromkeys([*pool.first(HEAD), *fresh])), **outside}
+        return {id_: cause for id_, cause in causes.items() if self._written.get(id_) != cause}
 
 
 def as_of_now(view: Shown, causes: Causes) -> Shown:

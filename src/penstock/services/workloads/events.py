@@ -35,8 +35,9 @@ class EventHistory:
         for number in range(max(workload.attempt - ATTEMPTS, 0) + 1, workload.attempt + 1):
             found += await self._engine.events(Run.of(workload, number))
         begun = [change.at for change in history if change.reason in BEGINS]
+        hide = workload.spec.without_secrets
         happened = _in_order([_ours(change) for change in history], found, begun)
-        return tuple(_without_secrets(workload, event) for event in happened) if workload.spec.secrets else happened
+        return tuple(event.model_copy(update={"message": hide(event.message)}) for event in happened)
 
     async def of_volume(self, caller: Caller, ref: str) -> tuple[Event, ...]:
         volume = await self._db.read(lambda tx: lookup.volume(tx, caller, ref))
@@ -66,7 +67,3 @@ def _ours(change: Change) -> Event:
     said = f"{change.state}: {change.message}" if change.message else str(change.state)
     kind = "Warning" if change.state in BAD else "Normal"
     return Event(at=change.at, kind=kind, reason=change.reason, about="job", message=said)
-
-
-def _without_secrets(workload: Workload, event: Event) -> Event:
-    return event.model_copy(update={"message": workload.spec.without_secrets(event.message)})

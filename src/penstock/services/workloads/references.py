@@ -71,7 +71,8 @@ async def volumes_of(
         if not isinstance(found[mount.path], NotFound):
             continue
         if mount.group is None and mount.storage in (None, EVERYTHING):
-            found[mount.path] = await _found_literal(db, engine, caller, mount.volume)
+            claim = await literal(db, engine, caller, mount.volume)
+            found[mount.path] = claim or NotFound(f"Volume {shorten(mount.volume)} not found")
             ids[mount.path] = literal_id(mount.volume)
         missing = isinstance(found[mount.path], NotFound)
         if missing and _may_be_made(mount, caller.group) and (caller.group, mount.volume) not in made_by_mounting:
@@ -151,10 +152,6 @@ def _mounted(tx: Store, caller: Caller, mount: Mount, coming: UpcomingObjects) -
         if new := next(filter(None, others), None):
             return new
         raise
-
-
-async def _found_literal(db: Database, engine: Engine, caller: Caller, name: str) -> Found:
-    return await literal(db, engine, caller, name) or NotFound(f"Volume {shorten(name)} not found")
 
 
 async def literal(db: Database, engine: Engine, caller: Caller, name: str, verb: Verb = Verb.get) -> Volume | None:
