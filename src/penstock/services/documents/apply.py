@@ -22,7 +22,7 @@ from penstock.domain.policy import Kind, Verb
 from penstock.domain.scheduling.explain import WaitCause
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Volume
-from penstock.errors import FilesNeeded, Forbidden, Invalid, NameTaken, NotFound, PenstockError, Problem
+from penstock.errors import Forbidden, Invalid, NameTaken, NotFound, PenstockError, Problem
 from penstock.services.audit import Audit
 from penstock.services.documents.check import Findings, by_dependency
 from penstock.services.documents.diff import (
@@ -250,12 +250,7 @@ class Apply:
         }
         missing = {name: path for name, path in wanted.items() if name not in asked.files}
         if missing:
-            raise FilesNeeded(
-                "The workdir is a local directory and must be sent along.",
-                hint="Apply it with the command line, which does so.",
-                files=missing,
-                limit_bytes=self._uploads.limit,
-            )
+            raise self._uploads.needed(missing)
 
     # making
 

@@ -44,6 +44,9 @@ RETRY = 1.0
 GPU_LOOK = 5.0
 HOST_LOOK = 1.0
 """Seconds between looks at Docker hosts: the engine knows of them without asking."""
+PATIENCE = 2.0
+"""Seconds that whoever made several things at once waits to be told the place of each."""
+SOON = "it starts in a moment"
 
 
 @dataclass(eq=False)
@@ -198,12 +201,6 @@ def _volumes_of(workload: Workload, tx: Store) -> list[Volume]:
 
 def _waiting(tx: Store) -> list[Workload]:
     return tx.workloads.waiting()
-
-
-PATIENCE = 2.0
-"""Seconds that whoever made several things at once waits to be told the place of each."""
-
-SOON = "it starts in a moment"
 
 
 class JobQueue:

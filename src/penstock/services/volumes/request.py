@@ -12,11 +12,12 @@ from penstock.domain.quantities import NotAQuantity, parse_bytes, show_bytes
 from penstock.domain.users import Caller, Group, Limits
 from penstock.domain.volumes import AccessMode, Storage, StorageClass, Volume
 from penstock.errors import Conflict, Invalid, Problem
+from penstock.services.people.people import NO_GROUP
 from penstock.store.session import Store
 from penstock.wire.requests import NewVolume
 
-NO_GROUP = ""
-"""Groups belong to none."""
+SHARED = (AccessMode.ReadWriteMany,)
+ALONE = (AccessMode.ReadWriteOnce,)
 
 
 def quota_problems(
@@ -55,10 +56,6 @@ def _beyond(wanted: Volume, before: Volume | None, there: Iterable[Volume], grou
             asks = f"{show_bytes(more)} more" if before else show_bytes(more)
             said = f"{who} may have {show_bytes(most)} in volumes: {show_bytes(taken)} are taken, this asks for {asks}"
             yield Problem(said, field="size", hint="delete a volume, or ask an admin for more")
-
-
-SHARED = (AccessMode.ReadWriteMany,)
-ALONE = (AccessMode.ReadWriteOnce,)
 
 
 def new_volume(caller: Caller, asked: NewVolume, classes: Sequence[StorageClass], storage: Storage | None) -> Volume:

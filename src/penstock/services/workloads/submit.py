@@ -22,7 +22,7 @@ from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Mount, Spec, Workload
 from penstock.engines.base import Engine, HasCluster, namespace_of
 from penstock.engines.shared.disk import disk_of
-from penstock.errors import FilesNeeded, Invalid, NameTaken, NotFound, Problem, Unavailable
+from penstock.errors import Invalid, NameTaken, NotFound, Problem, Unavailable
 from penstock.services import audit, notifications
 from penstock.services.documents.diff import alive, open_secrets
 from penstock.services.idempotency import KeyedRequest
@@ -284,12 +284,7 @@ class Submit:
         if not sends_workdir(spec):
             return
         if "workdir" not in files:
-            raise FilesNeeded(
-                "The workdir is a local directory and must be sent along.",
-                hint="Submit it with the command line, which does so.",
-                files={"workdir": spec.workdir},
-                limit_bytes=self._uploads.limit,
-            )
+            raise self._uploads.needed({"workdir": spec.workdir})
         self._uploads.path(caller.user, files["workdir"])
 
     def _refuse_too_long(self, workload: Workload, source: str) -> None:
