@@ -39,7 +39,7 @@ MISSED = 4
 """After so many missed looks nothing is known of the time between."""
 
 
-class GpuSample(NamedTuple):
+class GpuLook(NamedTuple):
     """The GPUs of a workload as they were seen at one look."""
 
     gpus: int
@@ -114,7 +114,7 @@ class Idle:
                 self._wakeup.wake(workload.id)
                 self._reconciler.touch(workload.id)
 
-    def _seen(self, workload: Workload, sample: GpuSample, moment: float) -> IdleFinding:
+    def _seen(self, workload: Workload, sample: GpuLook, moment: float) -> IdleFinding:
         run = Run.of(workload)
         before = self._clocks.get(run)
         if before and moment - before.at > MISSED * self._every:
@@ -142,13 +142,13 @@ class Idle:
         return changed
 
 
-def sample_of(gpus: Sequence[GpuMeasure | None]) -> GpuSample:
+def sample_of(gpus: Sequence[GpuMeasure | None]) -> GpuLook:
     there = [gpu for gpu in gpus if gpu]
     utilizations = tuple(gpu.utilization for gpu in there if gpu.utilization is not None)
-    return GpuSample(len(gpus), utilizations, sum(gpu.memory_used_bytes or 0 for gpu in there))
+    return GpuLook(len(gpus), utilizations, sum(gpu.memory_used_bytes or 0 for gpu in there))
 
 
-def following(before: IdleClock | None, sample: GpuSample, moment: float) -> IdleClock:
+def following(before: IdleClock | None, sample: GpuLook, moment: float) -> IdleClock:
     """Advance the clock. GPUs are idle when all are seen, none computes, and none has more in its memory than
     before."""
     grows = before is not None and sample.memory_bytes > before.memory_bytes

@@ -25,7 +25,7 @@ from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine
 from penstock.errors import PenstockError
 from penstock.services.people.people import People
-from penstock.services.scheduler.reasons import WaitReasons
+from penstock.services.scheduler.reasons import QueueReasons
 from penstock.services.scheduler.state import (
     Homes,
     NotAssigned,
@@ -53,7 +53,7 @@ SOON = "it starts in a moment"
 class SchedulerLoop:
     _db: Database
     _state: SchedulerState
-    _reasons: WaitReasons
+    _reasons: QueueReasons
     _people: People
     _wakeup: Wakeup
     _touch: Callable[[str], None]
@@ -218,7 +218,7 @@ class JobQueue:
         """Do workloads wait here? Otherwise the engine takes all that is to start."""
         self._state = SchedulerState(engine, settings, people, nodes)
         self._pool = self._state.pool
-        self._reasons = WaitReasons(db, wakeup, self._pool, self._state.causes_outside)
+        self._reasons = QueueReasons(db, wakeup, self._pool, self._state.causes_outside)
         self._loop = SchedulerLoop(db, self._state, self._reasons, people, wakeup, touch)
         self._tasks = Tasks()
 

@@ -27,7 +27,7 @@ HEAD = 64
 AT_ONCE = 256
 
 
-class WaitReasons:
+class QueueReasons:
     """The reasons that were written, and those that are to be."""
 
     def __init__(
