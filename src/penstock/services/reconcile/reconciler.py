@@ -210,7 +210,8 @@ class Reconciler:
                 await self._remove(workload)
             self._over(workload_id)
         elif workload.ended:
-            await self._remove_stray(workload)
+            if self._engine.schedules and workload.launched < workload.attempt:  # a start that seemed lost may succeed
+                await self._engine.remove(Run.of(workload))
             self._over(workload_id)
         elif workload.state in WAITING and workload.launched < workload.attempt:
             await self._begin(workload)
@@ -272,11 +273,6 @@ class Reconciler:
         for attempt in range(workload.attempt, 0, -1):
             await self._engine.remove(Run.of(workload, attempt))
         await self._db.write(lambda tx: tx.workloads.remove(workload.id))
-
-    async def _remove_stray(self, workload: Workload) -> None:
-        """Remove the run of an ended workload whose start seemed lost: it may still come through."""
-        if self._engine.schedules and workload.launched < workload.attempt:
-            await self._engine.remove(Run.of(workload))
 
     async def _forget(self, workload: Workload) -> None:
         """Remove the oldest attempt if there is one too many by now."""

@@ -129,7 +129,7 @@ class WorkloadLogs:
                     return True
                 if workload.ended:
                     return False
-                await listener.wait()
+                await listener.change()
 
 
 async def begun(stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

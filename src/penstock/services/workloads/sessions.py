@@ -199,7 +199,8 @@ class Sessions:
             try:
                 yield volume, workload
             finally:
-                await self._end_soon(workload)
+                # Usually it is gone in a moment, and the volume is free again.
+                await asyncio.wait([self.end_later(workload)], timeout=END_SECONDS)
 
     async def require_hold(self, volume: Volume, workload: Workload, caller: Caller) -> None:
         """Refuse where the workload writes and its owner may not any more."""
@@ -292,11 +293,7 @@ class Sessions:
                 if late and said != (found.message or ""):
                     said = found.message or ""
                     await say(f"Waiting for the shell: {said or 'it is being started'}")
-                await listener.wait(QUIET_SECONDS)
-
-    async def _end_soon(self, workload: Workload) -> None:
-        """End the workload and wait a moment: usually it is gone at once, and the volume is free again."""
-        await asyncio.wait([self.end_later(workload)], timeout=END_SECONDS)
+                await listener.change(QUIET_SECONDS)
 
     def end_later(self, workload: Workload) -> asyncio.Task[None]:
         return self._ending.start(self._end(workload))
@@ -326,7 +323,7 @@ class Sessions:
                     return True
                 if self._wakeup.stopping:
                     return False
-                await listener.wait()
+                await listener.change()
 
 
 def _writable(volume: Volume, caller: Caller) -> bool:

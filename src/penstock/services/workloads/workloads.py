@@ -99,7 +99,7 @@ class Workloads:
                 left = until - time.monotonic()
                 if view.ended_at is not None or left <= 0 or self._wakeup.stopping:
                     return view
-                await listener.wait(left)
+                await listener.change(left)
 
     # end
 
