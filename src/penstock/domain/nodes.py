@@ -76,16 +76,8 @@ class Host(Model):
     """Declared by the document, where they cannot be looked up."""
 
 
-class NodeFacts(Model):
-    """What is told of a node as the engine tells it."""
-
+class Node(Model):
     name: str
-    ready: bool = True
-    message: str | None = None
-    """Why nothing can start there: not ready, cordoned, a taint that is not tolerated."""
-    memory_bytes: int
-    limits_enforced: bool
-    """False where CPU and memory limits are advisory, which everyone is told."""
     group: str = ""
     """The group it belongs to; empty: everyone."""
     address: str = ""
@@ -97,10 +89,8 @@ class NodeFacts(Model):
     """The version of what runs workloads there: Docker, the kubelet, or Penstock itself."""
     last_seen: Time | None = None
     """When it last answered; None where it is this very machine, or the cluster answers for it."""
-
-
-class Node(NodeFacts):
     cpus_milli: int
+    memory_bytes: int
     gpus: tuple[Gpu, ...] = ()
     """Named one by one, where the engine hands them out so."""
     gpu_pools: tuple[GpuPool, ...] = ()
@@ -108,8 +98,13 @@ class Node(NodeFacts):
     cpus_taken_milli: int | None = None
     memory_taken_bytes: int | None = None
     """What the pods there have asked for; None where Penstock's own scheduler counts."""
+    ready: bool = True
+    message: str | None = None
+    """Why nothing can start there: not ready, cordoned, a taint that is not tolerated."""
     full: str | None = None
     """Why nothing starts there but shells on volumes, which may clear its disk."""
+    limits_enforced: bool
+    """False where CPU and memory limits are advisory, which everyone is told."""
 
 
 def unknown_node(host: Host) -> Node:

@@ -1,8 +1,9 @@
-"""What a list tells of a workload: kept beside its record, so that a list is a copy and not a computation."""
+"""What a list tells of a workload: kept beside its record, so that a list is a copy and not a computation.
+
+These are the store's names. What the API calls them is said in `penstock.wire.workloads`.
+"""
 
 from __future__ import annotations
-
-from typing import Any, Self
 
 from penstock.domain.model import Model, Time
 from penstock.domain.quantities import show_bytes, show_cpus
@@ -11,33 +12,25 @@ from penstock.domain.workloads import Progress, Resources, Workload
 
 
 class ArrayProgress(Progress):
-    """How far an array has come."""
-
     count: int
 
 
 class WorkloadSummary(Model):
-    """A workload as a list shows it."""
-
     id: str
     name: str
     group: str
-    namespace: str = ""
-    """Where the engine's own tools find it; empty in what an earlier version wrote."""
+    namespace: str
     user: str
     status: str
     state: State
     reason: str
     message: str | None
-    ahead: int | None = None
-    """How many are before it in Penstock's queue; None: nobody, or it does not wait there."""
+    ahead: int | None
     exit_code: int | None
     nodes: int
-    hosts: tuple[str, ...] = ()
-    """The nodes it is placed on, by rank, where there are several to choose from."""
-    containers: tuple[str, ...] = ()
-    """Their ids, by rank, where the engine has containers."""
-    array: ArrayProgress | None = None
+    hosts: tuple[str, ...]
+    containers: tuple[str, ...]
+    array: ArrayProgress | None
     cpus: str | None
     memory: str | None
     accelerators: str | None
@@ -47,7 +40,7 @@ class WorkloadSummary(Model):
     updated_at: Time
 
     @classmethod
-    def of(cls, workload: Workload, **more: Any) -> Self:
+    def of(cls, workload: Workload) -> WorkloadSummary:
         asked = workload.spec.resources
         return cls(
             id=workload.id,
@@ -72,7 +65,6 @@ class WorkloadSummary(Model):
             started_at=workload.started_at,
             ended_at=workload.ended_at,
             updated_at=workload.updated_at,
-            **more,
         )
 
 

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from penstock.domain.nodes import Gpu, GpuPool, GpuProcess, Holder, Node, NodeFacts
+from pydantic import TypeAdapter
+
+from penstock.domain.nodes import Gpu, GpuPool, GpuProcess, Holder, Node
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.quantities import show_cpus
 from penstock.domain.users import Caller
@@ -16,10 +18,12 @@ from penstock.engines.base import Engine
 from penstock.services.scheduler.queue import JobQueue
 from penstock.store.database import Database
 from penstock.wire.measures import GpuMeasure, NodeMeasure
-from penstock.wire.nodes import GpuPoolView, GpuRow, GpuView, NodeView
+from penstock.wire.nodes import GpuPoolView, GpuRow, GpuView, HolderView, NodeView
 
 NOT_OURS = "not of Penstock"
 ELSEWHERE = "another server on this machine"
+_VIEWS = TypeAdapter(tuple[GpuView, ...])
+"""The views of a node's GPUs are made at once: there may be thousands."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ class Nodes:
         self._db = db
         self._engine = engine
         self._queue = queue
+        self._shown: dict[str, tuple[Node, tuple[int, int], NodeView]] = {}
+        """The node, what was taken of it and how it was shown, by name."""
 
     async def all(self) -> list[Node]:
         """Return the engine's nodes: a cluster may have thousands, so only what is shown is made into views."""
@@ -59,7 +65,7 @@ class Nodes:
 
     async def views(self, caller: Caller, nodes: Sequence[Node]) -> list[NodeView]:
         holders = await self._holders()
-        return [self._view(caller, node, holders) for node in nodes]
+        return [self._known_or_made(caller, node, holders) for node in nodes]
 
     async def products(self, caller: Caller) -> list[Product]:
         return [
@@ -100,19 +106,40 @@ class Nodes:
         found = await self._db.read(lambda tx: {id_: tx.workloads.get(id_) for id_ in set(held.values())})
         return {uuid: workload for uuid, id_ in held.items() if (workload := found[id_])}
 
+    def _known_or_made(self, caller: Caller, node: Node, holders: Mapping[str, Workload]) -> NodeView:
+        """Return the view of a node. One whose GPUs nobody has looks the same to everyone, until it changes: there may
+        be thousands."""
+        if node.gpu_pools or any(gpu.uuid in holders or gpu.processes for gpu in node.gpus):
+            return self._view(caller, node, holders)
+        before, taken = self._shown.get(node.name), self._taken(node)
+        if before is None or before[0] is not node or before[1] != taken:
+            before = self._shown[node.name] = (node, taken, self._view(caller, node, holders))
+        return before[2]
+
     def _view(self, caller: Caller, node: Node, holders: Mapping[str, Workload]) -> NodeView:
         cpus_free, memory_free = self._free(node)
         cpus_taken, memory_taken = self._taken(node)
-        facts = {name: getattr(node, name) for name in NodeFacts.model_fields} | {"message": node.message or node.full}
         return NodeView(
-            **facts,
+            name=node.name,
+            ready=node.ready,
+            message=node.message or node.full,
             cpus=show_cpus(node.cpus_milli),
             cpus_free=show_cpus(max(cpus_free, 0)),
             cpus_taken=show_cpus(cpus_taken),
+            memory_bytes=node.memory_bytes,
             memory_free_bytes=max(memory_free, 0),
             memory_taken_bytes=memory_taken,
             gpus=_one_by_one(caller, node, holders),
             gpu_pools=tuple(_pool(caller, node, pool) for pool in (*node.gpu_pools, *_pools(node, holders))),
+            limits_enforced=node.limits_enforced,
+            group=node.group,
+            address=node.address,
+            labels=node.labels,
+            allows=node.allows,
+            maintenance=node.maintenance,
+            cpu_product=node.cpu_product,
+            version=node.version,
+            last_seen=node.last_seen,
         )
 
     def _free(self, node: Node) -> tuple[int, int]:
@@ -140,8 +167,8 @@ def _one_by_one(caller: Caller, node: Node, holders: Mapping[str, Workload]) -> 
             "user": holder.user if holder else None,
             "workload": holder.id if holder and shown else None,
         }
-        views.append(GpuView(**vars(gpu) | more))
-    return tuple(views)
+        views.append(vars(gpu) | more)
+    return _VIEWS.validate_python(views)
 
 
 def _measured(caller: Caller, node: NodeMeasure, holders: Mapping[str, Workload]) -> tuple[GpuMeasure, ...]:
@@ -200,11 +227,11 @@ def _pool(caller: Caller, node: Node, pool: GpuPool) -> GpuPoolView:
     return GpuPoolView(product=pool.product, total=pool.total, taken=pool.taken, free=free, holders=holders)
 
 
-def _holder(caller: Caller, holder: Holder) -> Holder:
+def _holder(caller: Caller, holder: Holder) -> HolderView:
     """Show who has GPUs to everyone; with which workload, only to themselves and admins."""
     if _may_see(caller, holder.user) or holder.what == ELSEWHERE:
-        return holder
-    return Holder(user=holder.user, what=holder.user or NOT_OURS, count=holder.count)
+        return HolderView(user=holder.user, what=holder.what, workload=holder.workload, count=holder.count)
+    return HolderView(user=holder.user, what=holder.user or NOT_OURS, count=holder.count)
 
 
 def _may_see(caller: Caller, user: str | None) -> bool:

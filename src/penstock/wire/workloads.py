@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TypeVar
 
 from penstock.domain.model import Model, Time
@@ -9,7 +10,7 @@ from penstock.domain.outcome import latest
 from penstock.domain.scheduling.obstacles import Obstacle
 from penstock.domain.states import State
 from penstock.domain.summaries import WorkloadSummary
-from penstock.domain.workloads import Change, Spec, Unit, Workload
+from penstock.domain.workloads import Change, Progress, Spec, Unit, Workload
 from penstock.wire.pages import Page
 
 Told = TypeVar("Told", Change, Unit)
@@ -23,8 +24,60 @@ class SpecView(Spec):
         return cls.model_validate(vars(spec.shown))
 
 
-class Summary(WorkloadSummary):
-    """A workload as a list shows it."""
+class ArrayView(Progress):
+    """How far an array has come."""
+
+    count: int
+
+
+class Summary(Model):
+    """A workload as a list shows it.
+
+    A field that is to be called otherwise than in the store has the store's name as its `validation_alias`.
+    """
+
+    id: str
+    name: str
+    group: str
+    namespace: str = ""
+    """Where the engine's own tools find it; empty in what an earlier version wrote."""
+    user: str
+    status: str
+    state: State
+    reason: str
+    message: str | None
+    ahead: int | None = None
+    """How many are before it in Penstock's queue; None: nobody, or it does not wait there."""
+    exit_code: int | None
+    nodes: int
+    hosts: tuple[str, ...] = ()
+    """The nodes it is placed on, by rank, where there are several to choose from."""
+    containers: tuple[str, ...] = ()
+    """Their ids, by rank, where the engine has containers."""
+    array: ArrayView | None = None
+    cpus: str | None
+    memory: str | None
+    accelerators: str | None
+    created_at: Time
+    started_at: Time | None
+    ended_at: Time | None
+    updated_at: Time
+
+    @classmethod
+    def of(cls, workload: Workload) -> Summary:
+        return cls.model_validate(WorkloadSummary.of(workload).model_dump())
+
+
+RENAMED = {field.validation_alias: name for name, field in Summary.model_fields.items() if field.validation_alias}
+"""The fields of a summary that are called otherwise in the store, by their names there."""
+
+
+def summary_texts(stored: list[str]) -> list[str]:
+    """Return stored summaries as the API has them: copies, where all fields are called the same."""
+    if not RENAMED:
+        return stored
+    found = ({RENAMED.get(name, name): value for name, value in json.loads(text).items()} for text in stored)
+    return [json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in found]
 
 
 class MountView(Model):
@@ -62,8 +115,8 @@ class WorkloadView(Summary):
         history, units = _without_secrets(workload, history), _without_secrets(workload, units)
         newest = latest(units)
         shown = {(unit.attempt, unit.index, unit.rank) for unit in newest}
-        return cls.of(
-            workload,
+        return cls(
+            **WorkloadSummary.of(workload).model_dump(),
             spec=SpecView.of(workload.spec),
             volumes=mounts,
             history=history,

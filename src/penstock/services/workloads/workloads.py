@@ -21,9 +21,10 @@ from penstock.services.wakeup import Wakeup
 from penstock.store.database import Database
 from penstock.store.session import Store
 from penstock.store.workloads import ListedWorkload
-from penstock.wire.workloads import Summary, WorkloadView
+from penstock.wire.workloads import Summary, WorkloadView, summary_texts
 
 LARGEST_PAGE = 500
+PAGES_KEPT = 100
 AT_ONCE = 256
 """How many are asked to stop in one transaction, so that others need not wait long for theirs."""
 
@@ -35,6 +36,8 @@ class Workloads:
         self._reconciler = reconciler
         self._queue = queue
         self._wakeup = wakeup
+        self._pages: dict[object, tuple[int, tuple[list[ListedWorkload], str | None]]] = {}
+        """What was asked for → the version of the store then, and the page."""
 
     # look
 
@@ -49,14 +52,26 @@ class Workloads:
         limit: int,
         cursor: str | None,
     ) -> tuple[list[str], str | None]:
-        """Return summaries as JSON; those that wait say why as of now."""
+        """Return summaries as JSON; those that wait say why as of now. The page is read anew once something was
+        written."""
         groups = _groups(caller, everyone=everyone)
-        found, after = await self._db.read(
+        asked = (groups, name, tuple(states or ()), tuple(statuses or ()), limit, cursor)
+        version = self._db.version
+        known = self._pages.get(asked)
+        if known and known[0] == version:
+            return self._texts(known[1][0]), known[1][1]
+        found = await self._db.read(
             lambda tx: tx.workloads.page(
                 groups, name=name, states=states, statuses=statuses, limit=limit, cursor=cursor
             )
         )
-        return summaries_as_of_now(found, self._queue.causes), after
+        if len(self._pages) >= PAGES_KEPT:
+            self._pages.clear()
+        self._pages[asked] = (version, found)
+        return self._texts(found[0]), found[1]
+
+    def _texts(self, listed: list[ListedWorkload]) -> list[str]:
+        return summary_texts(summaries_as_of_now(listed, self._queue.causes))
 
     async def whole_page(
         self,
