@@ -1,61 +1,20 @@
-"""Check a request for a volume, also against the limits on its group, and report everything that is wrong with it."""
+"""Check a request for a volume and report everything that is wrong with it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 from penstock.domain.model import now
 from penstock.domain.names import name_problem, new_id, shorten
 from penstock.domain.paths import NotAMountPath, sub_path
-from penstock.domain.policy import Kind
-from penstock.domain.quantities import NotAQuantity, parse_bytes, show_bytes
-from penstock.domain.users import Caller, Group, Limits
+from penstock.domain.quantities import NotAQuantity, parse_bytes
+from penstock.domain.users import Caller
 from penstock.domain.volumes import AccessMode, Storage, StorageClass, Volume
 from penstock.errors import Conflict, Invalid, Problem
-from penstock.services.people.people import NO_GROUP
-from penstock.store.session import Store
 from penstock.wire.requests import NewVolume
 
 SHARED = (AccessMode.ReadWriteMany,)
 ALONE = (AccessMode.ReadWriteOnce,)
-
-
-def quota_problems(
-    tx: Store, wanted: Volume, others: Sequence[Volume] = (), group: Group | None = None
-) -> list[Problem]:
-    """Return why the volume cannot be, or be as large, by the limits on its group and the members. To be called in the
-    write that makes it, so that several at once cannot pass together. `others` are to be made before it, `group` as it
-    is about to be."""
-    group = group or _group(tx, wanted.group)
-    if group is None or not wanted.size_bytes or all(limits.volume_bytes is None for _, limits in _limits(group)):
-        return []
-    there = {volume.id: volume for volume in tx.volumes.of_group(wanted.group)}
-    before = there.pop(wanted.id, None)
-    there |= {volume.id: volume for volume in others if volume.group == wanted.group}
-    return list(_beyond(wanted, before, there.values(), group))
-
-
-def _group(tx: Store, name: str) -> Group | None:
-    text = tx.registered.get(Kind.Group, NO_GROUP, name)
-    return None if text is None else Group.model_validate_json(text)
-
-
-def _limits(group: Group) -> tuple[tuple[bool, Limits], tuple[bool, Limits]]:
-    """Return the limits of all members together and of each."""
-    return (False, group.limits), (True, group.limits_each)
-
-
-def _beyond(wanted: Volume, before: Volume | None, there: Iterable[Volume], group: Group) -> Iterator[Problem]:
-    for each, limits in _limits(group):
-        most = limits.volume_bytes
-        mine = [volume for volume in there if not each or volume.user == wanted.user]
-        taken = sum(volume.size_bytes for volume in mine) + (before.size_bytes if before else 0)
-        more = wanted.size_bytes - (before.size_bytes if before else 0)
-        if most is not None and taken + more > most:
-            who = f"{wanted.user} in group {group.name}" if each else f"group {group.name}"
-            asks = f"{show_bytes(more)} more" if before else show_bytes(more)
-            said = f"{who} may have {show_bytes(most)} in volumes: {show_bytes(taken)} are taken, this asks for {asks}"
-            yield Problem(said, field="size", hint="delete a volume, or ask an admin for more")
 
 
 def new_volume(caller: Caller, asked: NewVolume, classes: Sequence[StorageClass], storage: Storage | None) -> Volume:

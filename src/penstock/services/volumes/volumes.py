@@ -20,7 +20,8 @@ from penstock.services.idempotency import KeyedRequest
 from penstock.services.infrastructure import Infrastructure
 from penstock.services.people.accounts import account_of
 from penstock.services.volumes.provision import Provisioner
-from penstock.services.volumes.request import class_of, larger_volume, new_volume, no_directories, quota_problems
+from penstock.services.volumes.quota import VolumeQuota
+from penstock.services.volumes.request import class_of, larger_volume, new_volume, no_directories
 from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.session import Store
@@ -38,7 +39,7 @@ class Volumes:
         self._infrastructure = infrastructure
         self._settings = settings
         self._provisioner = Provisioner(db, engine)
-        self._resizing = asyncio.Lock()
+        self._quota = VolumeQuota()
 
     async def recover(self) -> None:
         """Finish creations and deletions that a crash interrupted."""
@@ -96,7 +97,7 @@ class Volumes:
                     raise request.gone(before)
                 return known
             disk_of(self._settings).refuse_new_work()
-            if problems := quota_problems(tx, volume):
+            if problems := self._quota.problems(tx, volume):
                 raise Invalid("The volume cannot be created.", problems=problems)
             tx.volumes.add(volume, account)
             audit.note_of(tx, caller, Verb.create, volume)
@@ -224,7 +225,7 @@ class Volumes:
 
         def look(tx: Store) -> list[list[Problem]]:
             return [
-                quota_problems(tx, volume, volumes[:number], groups.get(volume.group))
+                self._quota.problems(tx, volume, volumes[:number], groups.get(volume.group))
                 for number, volume in enumerate(volumes)
             ]
 
@@ -251,12 +252,14 @@ class Volumes:
         if larger is volume:
             return await self._whole(*await self._db.write(update))
 
-        async with self._resizing:  # so that several at once cannot pass the limits together
-            if problems := await self._db.read(lambda tx: quota_problems(tx, larger)):
-                raise Invalid(f"Volume {volume.name} cannot be resized.", problems=problems)
+        if problems := await self._db.write(lambda tx: self._quota.grow(tx, larger)):
+            raise Invalid(f"Volume {volume.name} cannot be resized.", problems=problems)
+        try:
             if isinstance(self._engine, HasCluster):
                 await self._engine.resize_volume(larger)
             resized = await self._db.write(update)
+        finally:
+            self._quota.grown(larger)
         return await self._whole(*resized)
 
     async def delete(self, caller: Caller, ref: str) -> Volume:
