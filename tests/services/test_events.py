@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from penstock.services.workloads.events import _in_order
-from penstock.wire.pages import EventView
+from penstock.wire.pages import Event
 
 
-def event(at: str, reason: str) -> EventView:
+def event(at: str, reason: str) -> Event:
     moment = datetime.fromisoformat(f"2026-01-01T12:00:{at}").replace(tzinfo=UTC)
-    return EventView(at=moment, kind="Normal", reason=reason, about="job", message="")
+    return Event(at=moment, kind="Normal", reason=reason, about="job", message="")
 
 
 def test_what_a_cluster_says_in_whole_seconds_comes_after_what_began_it_and_before_what_followed():

@@ -10,7 +10,7 @@ from penstock.domain.users import Group, Limits, Membership, User
 from penstock.engines.local.engine import LocalEngine
 from penstock.errors import Unavailable
 from penstock.server.parts import Parts
-from penstock.services.scheduler import loop
+from penstock.services.scheduler import queue
 from penstock.settings import Settings
 from penstock.store.database import Database
 from tests.services.scheduling import ADMIN, ANN, submit, until
@@ -40,7 +40,7 @@ async def test_a_limit_that_is_raised_while_another_change_is_read_is_not_missed
 
         async def slow(function):
             """The database is away at first; and while it answers, an admin raises the limit."""
-            if function is not loop._waiting:
+            if function is not queue._waiting:
                 return await read(function)
             reads.append(function)
             if len(reads) == 1:

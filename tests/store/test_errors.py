@@ -98,7 +98,7 @@ async def test_a_database_on_a_disk_that_has_become_read_only_stops_the_start(sm
 
 async def test_a_file_that_is_no_database_stops_the_start(tmp_path: Path):
     (tmp_path / "penstock.db").write_text("a shopping list\n" * 100)
-    with pytest.raises(StartRefused, match="no database"):
+    with pytest.raises(StartRefused, match="not a database"):
         await Database.open(f"sqlite:///{tmp_path}/penstock.db")
 
 

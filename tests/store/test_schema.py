@@ -16,8 +16,7 @@ from penstock.errors import StartRefused
 from penstock.store import migrations
 from penstock.store.connections import make_engine, parse_url, prepare_file
 from penstock.store.database import Database
-from penstock.store.migrations.upgrade import is_known, upgrade
-from penstock.store.schema import HEAD
+from penstock.store.schema import HEAD, is_known, upgrade
 from penstock.store.session import BEGIN_WRITING
 from penstock.store.tables import metadata
 from tests.postgresql import Cluster

@@ -9,13 +9,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from penstock.domain.model import Model, Time
+from penstock.domain.model import Model
 from penstock.domain.nodes import Host, Node
 from penstock.domain.states import Reason, State
 from penstock.domain.users import Account
 from penstock.domain.volumes import Phase, Storage, StorageClass, Volume
 from penstock.domain.workloads import Spec, Unit, Workload
 from penstock.wire.measures import GpuMeasure, Measure, NodeMeasure
+from penstock.wire.pages import Event as Event
 from penstock.wire.server import Check
 
 GpuUse = dict[str, tuple[GpuMeasure | None, ...]]
@@ -128,19 +129,6 @@ class Refusal(Model):
     keys: tuple[str, ...]
     message: str
     hint: str | None = None
-
-
-class Event(Model):
-    """Something the engine saw happen, in its own words."""
-
-    at: Time
-    kind: str
-    """`Normal` or `Warning`."""
-    reason: str
-    about: str
-    """What it happened to: `node 1`, `index 3`, `volume data`, `job`."""
-    message: str
-    count: int = 1
 
 
 class Found(Model):

@@ -66,8 +66,7 @@ class Adoption:
         while True:
             await asyncio.sleep(RETRY)
             try:
-                for workload in await self._adopt():
-                    self._adopted(workload)
+                await self._take_over(())
                 return
             except Unavailable:
                 continue
@@ -123,37 +122,23 @@ class Adoption:
         return found.model_copy(update={"volumes": tuple(pair for pair in found.volumes if pair[0].id not in ids)})
 
     async def _write(self, found: Found) -> list[Workload]:
-        workloads = [self._again(workload) for workload in found.workloads]
-        workloads.sort(key=lambda workload: workload.created_at)
+        """Adopt the oldest first, each by itself: one that the store cannot take must not keep the others, or the
+        server, from their work."""
         volumes = sorted(found.volumes, key=lambda pair: pair[0].created_at)
-        if not workloads and not volumes:
-            return []
-        try:
-            count, new = await self._db.write(lambda tx: _adopt(tx, workloads, volumes))
-        except Exception:
-            log.exception("what was found cannot be adopted all at once")
-            count, new = await self._adopt_each(workloads, volumes)
-        if count or new:
-            log.warning("adopted %s volumes and %s workloads that the records did not know", count, len(new))
-        return new
+        workloads = sorted(map(self._again, found.workloads), key=lambda workload: workload.created_at)
+        made = await asyncio.gather(*(self._taken(pair[0], partial(_adopt_volume, *pair)) for pair in volumes))
+        new = await asyncio.gather(*(self._taken(each, partial(_adopt_workload, each)) for each in workloads))
+        if any(made) or any(new):
+            log.warning("adopted %s volumes and %s workloads that the records did not know", sum(made), sum(new))
+        return [workload for workload, is_new in zip(workloads, new, strict=True) if is_new]
 
-    async def _adopt_each(
-        self, workloads: list[Workload], volumes: list[tuple[Volume, Account]]
-    ) -> tuple[int, list[Workload]]:
-        """Adopt one at a time: one that the store cannot take must not keep the others, or the server, from their
-        work."""
-        count = 0
-        new: list[Workload] = []
-        for one, of in [*(([], [pair]) for pair in volumes), *(([workload], []) for workload in workloads)]:
-            try:
-                more, taken = await self._db.write(partial(_adopt, workloads=one, volumes=of))
-            except Exception as error:
-                thing = one[0] if one else of[0][0]
-                self._unreadable += (f"{thing.object_name}: {type(error).__name__}: {error}"[:SHOWN],)
-            else:
-                count += more
-                new += taken
-        return count, new
+    async def _taken(self, thing: Workload | Volume, adopt: Callable[[Store], bool]) -> bool:
+        try:
+            return await self._db.write(adopt)
+        except Exception as error:
+            log.exception("%s cannot be adopted", thing.object_name)
+            self._unreadable += (f"{thing.object_name}: {type(error).__name__}: {error}"[:SHOWN],)
+            return False
 
     def _again(self, workload: Workload) -> Workload:
         """Return a found workload as it is stored anew. Its record does not say what became of it; where our scheduler
@@ -194,56 +179,44 @@ class Adoption:
     async def _left_over(self) -> list[Check]:
         left = await self._engine.left_over() if isinstance(self._engine, HasHosts) else []
         records = await self._db.read(lambda tx: [tx.workloads.get(each.run.workload_id) for each in left])
-        pairs = [(each, record) for each, record in zip(left, records, strict=True) if not _goes_on(each.run, record)]
-        return [
-            Check(
-                name=f"containers on {each.node}",
-                node=each.node,
-                ok=False,
-                detail=_said_of(each, known=record is not None),
-                fix=_fix_of(each, known=record is not None),
-                required=False,
-            )
-            for each, record in pairs
-        ]
+        known = zip(left, records, strict=True)
+        return [_check(each, record) for each, record in known if not _goes_on(each.run, record)]
 
 
 def _goes_on(run: Run, record: Workload | None) -> bool:
-    """Does the store know this run as one that goes on?"""
     return record is not None and not record.ended and record.attempt == run.attempt
 
 
-def _said_of(each: LeftOver, *, known: bool) -> str:
-    if known:  # its host was taken out as gone for good, and has come back
-        return f"{each.run.workload_id} is over by the records, and still runs on {each.node}"
-    return f"the container {each.container} runs on {each.node}, and there is no record of it"
+def _check(each: LeftOver, record: Workload | None) -> Check:
+    if record:  # its host was taken out as gone for good, and has come back
+        said = f"{each.run.workload_id} is over by the records, and still runs on {each.node}"
+        fix = f"penstock delete wk {each.run.workload_id} ends and removes it"
+    else:
+        said = f"the container {each.container} runs on {each.node}, and there is no record of it"
+        fix = f"restart the server: it takes over what can be read; the rest ends with `docker rm -f` on {each.node}"
+    return Check(name=f"containers on {each.node}", node=each.node, ok=False, detail=said, fix=fix, required=False)
 
 
-def _fix_of(each: LeftOver, *, known: bool) -> str:
+def _adopt_volume(volume: Volume, account: Account, tx: Store) -> bool:
+    if tx.volumes.get(volume.id) is not None:
+        return False
+    taken = any(each.name == volume.name for each in tx.volumes.find(volume.name, volume.group))
+    there = volume.model_copy(update={"made": True})
+    tx.volumes.add(_renamed(there) if taken else there, account)
+    return True
+
+
+def _adopt_workload(workload: Workload, tx: Store) -> bool:
+    known = tx.workloads.get(workload.id)
+    if known and not _is_behind(known, workload):
+        return False
+    if known and not known.ended:
+        tx.workloads.move(known, State.UNKNOWN, Reason.OUTCOME_UNKNOWN, **UNPLACED)
     if known:
-        return f"penstock delete wk {each.run.workload_id} ends and removes it"
-    return f"restart the server: it takes over what can be read; the rest ends with `docker rm -f` on {each.node}"
-
-
-def _adopt(tx: Store, workloads: list[Workload], volumes: list[tuple[Volume, Account]]) -> tuple[int, list[Workload]]:
-    new_volumes = [(volume, account) for volume, account in volumes if tx.volumes.get(volume.id) is None]
-    for volume, account in new_volumes:
-        taken = any(each.name == volume.name for each in tx.volumes.find(volume.name, volume.group))
-        there = volume.model_copy(update={"made": True})
-        tx.volumes.add(_renamed(there) if taken else there, account)
-    new = []
-    for workload in workloads:
-        known = tx.workloads.get(workload.id)
-        if known and not _is_behind(known, workload):
-            continue
-        if known and not known.ended:
-            tx.workloads.move(known, State.UNKNOWN, Reason.OUTCOME_UNKNOWN, **UNPLACED)
-        if known:
-            tx.workloads.remove(known.id)
-        new.append(workload)
-        tx.workloads.add(workload)
-        tx.workloads.set_units(workload.id, _done_before(workload))
-    return len(new_volumes), new
+        tx.workloads.remove(known.id)
+    tx.workloads.add(workload)
+    tx.workloads.set_units(workload.id, _done_before(workload))
+    return True
 
 
 def _is_behind(known: Workload, found: Workload) -> bool:

@@ -16,15 +16,14 @@ from time import monotonic
 from typing import NamedTuple
 
 from penstock.background import Tasks
-from penstock.domain.audit import AuditEntry
-from penstock.domain.model import now
-from penstock.domain.policy import Kind, Verb
+from penstock.domain.policy import Verb
 from penstock.domain.quantities import parse_duration, show_duration
 from penstock.domain.states import Reason, State
-from penstock.domain.users import Group
+from penstock.domain.users import Caller, Group, Proof
 from penstock.domain.workloads import Wants, Workload
 from penstock.engines.base import Engine, Run
 from penstock.errors import PenstockError
+from penstock.services import audit
 from penstock.services.people.people import People
 from penstock.services.reconcile.reconciler import Reconciler
 from penstock.services.wakeup import Wakeup
@@ -40,7 +39,7 @@ MISSED = 4
 """After so many missed looks nothing is known of the time between."""
 
 
-class GpuSample(NamedTuple):
+class GpuLook(NamedTuple):
     """The GPUs of a workload as they were seen at one look."""
 
     gpus: int
@@ -64,8 +63,6 @@ class IdleClock:
 
 @dataclass(frozen=True)
 class IdleFinding:
-    """What a look says about a workload since the one before."""
-
     workload: Workload
     gpus: int
     seen_ms: int
@@ -117,7 +114,7 @@ class Idle:
                 self._wakeup.wake(workload.id)
                 self._reconciler.touch(workload.id)
 
-    def _seen(self, workload: Workload, sample: GpuSample, moment: float) -> IdleFinding:
+    def _seen(self, workload: Workload, sample: GpuLook, moment: float) -> IdleFinding:
         run = Run.of(workload)
         before = self._clocks.get(run)
         if before and moment - before.at > MISSED * self._every:
@@ -145,14 +142,13 @@ class Idle:
         return changed
 
 
-def sample_of(gpus: Sequence[GpuMeasure | None]) -> GpuSample:
-    """Sum up the GPUs of a workload; None is one that cannot be seen."""
+def sample_of(gpus: Sequence[GpuMeasure | None]) -> GpuLook:
     there = [gpu for gpu in gpus if gpu]
     utilizations = tuple(gpu.utilization for gpu in there if gpu.utilization is not None)
-    return GpuSample(len(gpus), utilizations, sum(gpu.memory_used_bytes or 0 for gpu in there))
+    return GpuLook(len(gpus), utilizations, sum(gpu.memory_used_bytes or 0 for gpu in there))
 
 
-def following(before: IdleClock | None, sample: GpuSample, moment: float) -> IdleClock:
+def following(before: IdleClock | None, sample: GpuLook, moment: float) -> IdleClock:
     """Advance the clock. GPUs are idle when all are seen, none computes, and none has more in its memory than
     before."""
     grows = before is not None and sample.memory_bytes > before.memory_bytes
@@ -179,28 +175,13 @@ def judged(tx: Store, workload: Workload, seen: IdleFinding, group: Group | None
         return tx.workloads.remark(workload, Reason.GPUS_IDLE, said, tell=True)
     said = f"{said}; its group {workload.group} stops such workloads"
     reported_now = tx.workloads.remark(workload, Reason.GPUS_IDLE, said, tell=True)
-    _note(tx, workload, said)
+    audit.note_of(tx, Caller(OURSELVES, Proof.socket), Verb.stop, workload, said)
     return tx.workloads.move(reported_now, State.REQUESTED_CANCEL, Reason.GPUS_IDLE, said, wants=Wants.STOP)
 
 
 def _sentence(count: int, seconds: int, timeout: int) -> str:
     have = "GPU has" if count == 1 else f"{count} GPUs have"
     return f"its {have} done nothing for {show_duration(seconds)} (idle_timeout is {show_duration(timeout)})"
-
-
-def _note(tx: Store, workload: Workload, said: str) -> None:
-    tx.audit.add(
-        AuditEntry(
-            at=now(),
-            user=OURSELVES,
-            verb=Verb.stop,
-            kind=Kind.Workload,
-            group=workload.group,
-            name=workload.name,
-            id=workload.id,
-            detail=said,
-        )
-    )
 
 
 def _runs(workload: Workload) -> bool:

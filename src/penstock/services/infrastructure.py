@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import lru_cache
-from typing import NamedTuple
 
 from penstock.domain.names import shorten
 from penstock.domain.nodes import Host
@@ -13,7 +11,7 @@ from penstock.domain.users import Caller
 from penstock.domain.volumes import Storage, StorageKind, Volume
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine, HasCluster, HasHosts, Run
-from penstock.errors import Conflict, NotFound, PenstockError, Unavailable
+from penstock.errors import Conflict, NotFound, PenstockError, Problem, Unavailable
 from penstock.services import audit
 from penstock.store.database import Database
 from penstock.store.session import Store
@@ -31,12 +29,6 @@ NAMED = 10
 """How many are named in one sentence."""
 
 
-class PlaceConflict(NamedTuple):
-    field: str
-    message: str
-    hint: str
-
-
 class Infrastructure:
     def __init__(self, db: Database, engine: Engine, touch: Callable[[str], None]) -> None:
         self._db = db
@@ -52,7 +44,7 @@ class Infrastructure:
         hosts, storages = await self._db.read(
             lambda tx: (tx.registered.all(Kind.Node), tx.registered.all(Kind.Storage)),
         )
-        self._hosts = {host.name: host for host in map(_read_host, hosts)}
+        self._hosts = {host.name: host for host in map(Host.model_validate_json, hosts)}
         self._storages = {storage.name: storage for storage in map(Storage.model_validate_json, storages)}
         if isinstance(self._engine, HasHosts):
             await self._engine.use_hosts(self.hosts, list(self._all()))
@@ -66,11 +58,9 @@ class Infrastructure:
         return [self._hosts[name] for name in sorted(self._hosts)]
 
     def storages(self, caller: Caller) -> list[Storage]:
-        """Return the storages the caller may see; each node's own disk is one without being registered."""
         return [each for each in self._all() if caller.reaches(Verb.get, Kind.Storage, each.group)]
 
     def registered(self, caller: Caller) -> list[Host]:
-        """Return the registered nodes that the caller may see."""
         return [host for host in self.hosts if caller.reaches(Verb.get, Kind.Node, host.group)]
 
     def storage(self, caller: Caller, name: str) -> Storage:
@@ -99,18 +89,18 @@ class Infrastructure:
             return next((each for each in self._all() if each.name == name), None)
         return self._hosts.get(name)
 
-    def conflict(self, place: Place, coming: Iterable[Host] = ()) -> PlaceConflict | None:
+    def conflict(self, place: Place, coming: Iterable[Host] = ()) -> Problem | None:
         """Return what is in the way of this place among those that are there or `coming` with it: a place stays in its
         group, and no two are the same."""
         known = self.known(kind_of(place), place.name)
         if known and known.group != place.group:
-            return PlaceConflict("group", f"{kind_of(place)} {place.name} already exists in another group.", STAYS)
+            return Problem(f"{kind_of(place)} {place.name} already exists in another group.", field="group", hint=STAYS)
         if isinstance(place, Storage):
             return _not_its_disk(place, {*self._hosts, *self._here})
         addresses = {host.name: host.address for host in (*self._hosts.values(), *coming)}
         same = [name for name, address in addresses.items() if address == place.address and name != place.name]
         if same:
-            return PlaceConflict("address", f"Node {min(same)} has that address.", "one engine is one node")
+            return Problem(f"Node {min(same)} has that address.", field="address", hint="one engine is one node")
         disk = self._storages.get(f"{place.name}{LOCAL}")
         return _not_its_disk(disk, {place.name}) if disk else None
 
@@ -126,7 +116,7 @@ class Infrastructure:
             return "not changed"
         caller.require(verb, kind, place.group)
         if conflict := self.conflict(place, coming):
-            raise Conflict(conflict.message, hint=conflict.hint)
+            raise Conflict(conflict["message"], hint=conflict["hint"])
         there = await self._found_again(known, place)
 
         def write(tx: Store) -> None:
@@ -169,12 +159,12 @@ class Infrastructure:
     async def remove(self, caller: Caller, kind: Kind, name: str, *, force: bool = False) -> list[Workload]:
         """Remove a place that nothing uses; with `force` also a node that does not answer. Returns what ran there
         alone: nobody will ever know what became of it."""
-        known = self._known(kind).get(name)
+        known = self._hosts.get(name) if kind is Kind.Node else self._storages.get(name)
         if known is None or not caller.reaches(Verb.get, kind, known.group):
             raise NotFound(f"{kind} {shorten(name)} not found")
         caller.require(Verb.delete, kind, known.group)
         group = known.group
-        answers = kind is Kind.Node and await self._answers(name)
+        answers = kind is Kind.Node and any(node.name == name and node.ready for node in await self._engine.nodes())
         if kind is Kind.Node and not (force and not answers):
             await self._db.read(lambda tx: _had(tx, name, answers=answers, force=force))
             await self._refuse_home(name, answers=answers)
@@ -207,31 +197,18 @@ class Infrastructure:
         except Unavailable:  # it is on one of those that do not answer
             return not answers
 
-    async def _answers(self, name: str) -> bool:
-        return any(node.name == name and node.ready for node in await self._engine.nodes())
-
-    def _known(self, kind: Kind) -> dict[str, Host] | dict[str, Storage]:
-        return self._hosts if kind is Kind.Node else self._storages
-
-
-@lru_cache(maxsize=4096)
-def _read_host(text: str) -> Host:
-    """Parse a host. All are read again whenever one changes, and most are as they were."""
-    return Host.model_validate_json(text)
-
 
 def kind_of(place: Place) -> Kind:
     return Kind.Node if isinstance(place, Host) else Kind.Storage
 
 
-def _not_its_disk(storage: Storage, nodes: Collection[str]) -> PlaceConflict | None:
+def _not_its_disk(storage: Storage, nodes: Collection[str]) -> Problem | None:
     """Refuse a storage with the name of a node's own disk: volumes are on that disk by the name."""
     node = storage.name.removesuffix(LOCAL)
     if node == storage.name or node not in nodes or storage.node == node:
         return None
-    return PlaceConflict(
-        "name", f"Storage {storage.name} is what the disk of node {node} is called.", "take another name"
-    )
+    said = f"Storage {storage.name} is what the disk of node {node} is called."
+    return Problem(said, field="name", hint="take another name")
 
 
 def _had(tx: Store, node: str, *, answers: bool, force: bool) -> list[Workload]:
@@ -250,7 +227,6 @@ def _had(tx: Store, node: str, *, answers: bool, force: bool) -> list[Workload]:
 
 
 def _running_on(tx: Store, node: str) -> list[Workload]:
-    """Return the workloads that have a place on a node and have not ended."""
     return [each for each in tx.workloads.active() if node in each.hosts]
 
 
@@ -264,13 +240,9 @@ def lost_message(workloads: Sequence[Workload]) -> str | None:
 
 
 def _refuse_used(tx: Store, storage: str) -> list[Workload]:
-    if on_it := _volumes_on(tx, storage):
+    if on_it := [each.name for each in _all_volumes(tx) if each.storage == storage]:
         raise Conflict(f"Storage {storage} has volumes: {', '.join(on_it[:NAMED])}.", hint="delete them first")
     return []
-
-
-def _volumes_on(tx: Store, storage: str) -> list[str]:
-    return [each.name for each in _all_volumes(tx) if each.storage == storage]
 
 
 def _all_volumes(tx: Store) -> list[Volume]:

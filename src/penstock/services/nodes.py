@@ -28,8 +28,6 @@ _VIEWS = TypeAdapter(tuple[GpuView, ...])
 
 @dataclass(frozen=True)
 class Totals:
-    """What all nodes have together."""
-
     nodes: int
     ready: int
     cpus: float
@@ -41,8 +39,6 @@ class Totals:
 
 
 class Product(NamedTuple):
-    """The GPUs of one product on one node."""
-
     name: str
     """`node/product`."""
     node: Node
@@ -72,7 +68,6 @@ class Nodes:
         return [self._known_or_made(caller, node, holders) for node in nodes]
 
     async def products(self, caller: Caller) -> list[Product]:
-        """Return the GPU products of each node."""
         return [
             Product(f"{node.name}/{product}", node, product)
             for node in await self.seen_by(caller)
@@ -84,7 +79,6 @@ class Nodes:
         return [_row(caller, each, holders) for each in products]
 
     async def measured(self, caller: Caller, nodes: Sequence[NodeMeasure]) -> list[NodeMeasure]:
-        """Return what nodes do, with the workloads that this caller may see."""
         holders = await self._holders()
         return [node.model_copy(update={"gpus": _measured(caller, node, holders)}) for node in nodes]
 
@@ -199,7 +193,6 @@ def _is_used(gpu: Gpu, holders: Mapping[str, Workload]) -> bool:
 
 
 def _pools(node: Node, holders: Mapping[str, Workload]) -> list[GpuPool]:
-    """Return the GPUs of a node by product, where they are handed out one by one."""
     return [_counted(node, product, holders) for product in sorted({gpu.product for gpu in node.gpus})]
 
 
@@ -222,7 +215,6 @@ def _counted(node: Node, product: str, holders: Mapping[str, Workload]) -> GpuPo
 
 
 def _row(caller: Caller, each: Product, holders: Mapping[str, Workload]) -> GpuRow:
-    """Return the row of a product, as the cluster counts it or as it is counted here."""
     node = each.node
     known = next((pool for pool in node.gpu_pools if pool.product == each.product), None)
     pool = _pool(caller, node, known or _counted(node, each.product, holders))

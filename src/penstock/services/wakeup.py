@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 PATIENCE = 10.0
 """Seconds after which a waiter looks by itself: a second server on the same database wakes nobody here."""
 
 
-class Listener:
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
+class Listener(asyncio.Event):
+    """One who waits for changes. To be cleared before looking, so that what happens meanwhile is not missed."""
 
-    def wake(self) -> None:
-        self._event.set()
-
-    def clear(self) -> None:
-        """Forget the wake-ups so far. To be called before looking, so that what happens meanwhile is not missed."""
-        self._event.clear()
-
-    async def wait(self, seconds: float = PATIENCE) -> None:
-        try:
-            await asyncio.wait_for(self._event.wait(), min(seconds, PATIENCE))
-        except TimeoutError:
-            return
+    async def change(self, seconds: float = PATIENCE) -> None:
+        """Wait for a change, or for so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, PATIENCE)):
+                await self.wait()
 
 
 class Wakeup:
@@ -41,7 +33,7 @@ class Wakeup:
 
     def wake(self, workload_id: str) -> None:
         for listener in self._listeners.get(workload_id, ()):
-            listener.wake()
+            listener.set()
 
     @contextmanager
     def listen(self, workload_id: str) -> Iterator[Listener]:

@@ -10,7 +10,7 @@ from sqlalchemy import Select, insert, select
 from penstock.domain.audit import AuditEntry
 from penstock.domain.policy import Kind, Verb
 from penstock.store.tables import audit as a
-from penstock.store.transaction import Transaction, from_ms, read_cursor, storable, to_ms, value, write_cursor
+from penstock.store.transaction import Table, from_ms, read_cursor, storable, to_ms, value, write_cursor
 
 _ADD = insert(a).inline()
 _DELETED = (
@@ -29,10 +29,7 @@ def _page(by_user: bool, by_name: bool) -> Select[Any]:
     return statement.order_by(a.c.seq.desc()).limit(value("count"))
 
 
-class AuditTable:
-    def __init__(self, tx: Transaction) -> None:
-        self._tx = tx
-
+class AuditTable(Table):
     def add(self, entry: AuditEntry) -> None:
         row = {
             "at": to_ms(entry.at),
@@ -48,7 +45,6 @@ class AuditTable:
         self._tx.write(_ADD, row)
 
     def was_deleted(self, kind: Kind, id: str) -> bool:
-        """Did somebody delete this thing?"""
         return self._tx.first(_DELETED, {"the_kind": kind.value, "ref": id}) is not None
 
     def page(

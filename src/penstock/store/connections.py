@@ -155,37 +155,26 @@ def _unescape(point: str) -> str:
     return point
 
 
+CANNOT_BE_USED = "cannot be used"
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE}
 """SHMSIZE: no room to make the index of the write-ahead log larger."""
 
-_SQLITE = {
-    sqlite3.SQLITE_BUSY: "is locked by another program",
-    sqlite3.SQLITE_LOCKED: "is locked by another program",
-    sqlite3.SQLITE_READONLY: "cannot be written: it or its directory is read-only",
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened",
-    sqlite3.SQLITE_PERM: "cannot be opened",
-    sqlite3.SQLITE_IOERR: "cannot be read or written: the disk reports an error",
-    sqlite3.SQLITE_CORRUPT: "is damaged",
-    sqlite3.SQLITE_NOTADB: "is damaged, or is no database",
-    sqlite3.SQLITE_PROTOCOL: "is locked by another program",
-    sqlite3.SQLITE_NOMEM: "has run out of memory",
+_LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
+_OUTSIDE = _LOCKED | {
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_NOMEM,
 }
-_POSTGRESQL = {
-    "08": "does not answer",
-    "28": "does not let us in",
-    "42501": "does not let us do this",
-    "57": "is shutting down, starting, or gave up on us",
-    "53": "has run out of a resource",
-    "25006": "is read-only",
-    "25P03": "gave up on us",
-    "25P04": "gave up on us",
-    "55P03": "is in use by another server",
-    "40": "could not do two things at once",
-    "58": "reports an error of its disk",
-    "XX": "is damaged",
-}
-"""Words for PostgreSQL's errors, by how their SQLSTATE begins."""
+"""What SQLite says of the disk or of other programs."""
 
+_POSTGRESQL = ("08", "25006", "25P03", "25P04", "28", "40", "42501", "53", "55P03", "57", "58", "XX")
+"""How the SQLSTATEs begin that PostgreSQL says of its disk, the connection or other programs."""
+
+_POSTGRESQL_LOCKED = "55P03"
 _POSTGRESQL_FULL = "53100"
 
 
@@ -209,17 +198,18 @@ def _from_sqlite(error: sqlite3.Error) -> PenstockError | None:
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     if code in _FULL:
         return disk_full()
-    words = _SQLITE.get(code & 0xFF)
-    return _unavailable(words, str(error)) if words else None
+    if code & 0xFF not in _OUTSIDE:
+        return None
+    return _unavailable("is locked by another program" if code & 0xFF in _LOCKED else CANNOT_BE_USED, str(error))
 
 
 def _from_postgresql(error: Any) -> PenstockError | None:
     state: str = error.sqlstate or ""
     if state == _POSTGRESQL_FULL:
         return disk_full()
-    for prefix, words in _POSTGRESQL.items():
-        if state.startswith(prefix):
-            return _unavailable(words, str(error))
+    if state.startswith(_POSTGRESQL):
+        words = "is in use by another server" if state == _POSTGRESQL_LOCKED else CANNOT_BE_USED
+        return _unavailable(words, str(error))
     # Without a state the failure is the client library's own: there was no server to give one.
     lost = not state and type(error).__name__ in ("OperationalError", "InterfaceError")
     return _unavailable("does not answer", str(error)) if lost else None

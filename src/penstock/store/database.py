@@ -49,8 +49,8 @@ class Database:
         self._reads: Queue = SimpleQueue()
         self._writes: Queue = SimpleQueue()
         writer, *readers = sessions
-        self._threads: list[Thread] = [start_writer(writer, self._writes, self._report)]
-        self._threads += [start_reader(n, reader, self._reads, self._report) for n, reader in enumerate(readers)]
+        self._threads = [_start("store-writer", _write, writer, self._writes, self._report)]
+        self._threads += [_start("store-reader", _read, reader, self._reads, self._report) for reader in readers]
 
     @classmethod
     async def open(cls, url: str, *, lock: bool = True) -> Self:
@@ -59,7 +59,6 @@ class Database:
         return cls(*await asyncio.to_thread(_sessions, parse_url(url), lock))
 
     async def close(self) -> None:
-        """Close it after what is queued is done."""
         if self._closed:
             return
         self._closed = True
@@ -185,14 +184,6 @@ Queue = SimpleQueue[Call | None]
 
 Report = Callable[[Sequence[tuple[Call, WriteResult]], bool], None]
 """Told in the thread what came of some calls, and whether they changed something."""
-
-
-def start_reader(number: int, session: DatabaseSession, queue: Queue, report: Report) -> Thread:
-    return _start(f"store-reader-{number}", _read, session, queue, report)
-
-
-def start_writer(session: DatabaseSession, queue: Queue, report: Report) -> Thread:
-    return _start("store-writer", _write, session, queue, report)
 
 
 def _start(name: str, work: Callable[..., None], *args: Any) -> Thread:

@@ -7,7 +7,7 @@ from sqlalchemy import delete, insert, select, update
 from penstock.domain.model import now
 from penstock.domain.policy import Kind
 from penstock.store.tables import registered as r
-from penstock.store.transaction import Transaction, to_ms, value
+from penstock.store.transaction import Table, to_ms, value
 
 _key = (r.c.kind == value("the_kind"), r.c.group_name == value("the_group"), r.c.name == value("the_name"))
 
@@ -19,10 +19,7 @@ _NAMES = select(r.c.name).where(*_key[:2]).order_by(r.c.name)
 _REMOVE = delete(r).where(*_key)
 
 
-class DocumentTable:
-    def __init__(self, tx: Transaction) -> None:
-        self._tx = tx
-
+class DocumentTable(Table):
     def put(self, kind: Kind, group: str, name: str, doc: str) -> None:
         """Store it in the place of the one that has this name."""
         moment = to_ms(now())
@@ -35,11 +32,9 @@ class DocumentTable:
         return row[0] if row else None
 
     def all(self, kind: Kind) -> list[str]:
-        """Return all of a kind, by group and name."""
         return [row[0] for row in self._tx.rows(_ALL, {"the_kind": kind.value})]
 
     def names(self, kind: Kind, group: str) -> list[str]:
-        """Return the names of what belongs to one group."""
         return [row[0] for row in self._tx.rows(_NAMES, {"the_kind": kind.value, "the_group": group})]
 
     def remove(self, kind: Kind, group: str, name: str) -> bool:

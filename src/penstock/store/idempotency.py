@@ -9,7 +9,7 @@ from sqlalchemy import delete, insert, select
 
 from penstock.domain.model import now
 from penstock.store.tables import submissions as s
-from penstock.store.transaction import Transaction, to_ms, value
+from penstock.store.transaction import Table, to_ms, value
 
 _GET = select(s.c.digest, s.c.kind, s.c.object_id).where(s.c.user_name == value("user"), s.c.key == value("the_key"))
 _PUT = insert(s).inline()
@@ -18,10 +18,7 @@ _REMOVE_ALL = delete(s).where(s.c.user_name == value("user"))
 _PRUNE = delete(s).where(s.c.created_at < value("time"))
 
 
-class SubmissionTable:
-    def __init__(self, tx: Transaction) -> None:
-        self._tx = tx
-
+class SubmissionTable(Table):
     def get(self, user: str, key: str) -> tuple[str, str, str] | None:
         """Return the digest of the request, and the kind and id of what it made."""
         row = self._tx.first(_GET, {"user": user, "the_key": _digest(key)})
@@ -35,7 +32,6 @@ class SubmissionTable:
         self._tx.write(_REMOVE, {"user": user, "the_key": _digest(key)})
 
     def remove_of(self, user: str) -> None:
-        """Remove all of this user's keys."""
         self._tx.write(_REMOVE_ALL, {"user": user})
 
     def prune(self, before: datetime) -> int:

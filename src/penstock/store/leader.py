@@ -73,7 +73,6 @@ class Leader:
             return None
 
     def watch(self, lost: Callable[[], None]) -> None:
-        """Call `lost` as soon as the lock is gone."""
         asyncio.get_running_loop().add_reader(self._connection.fileno(), self._look, lost)
 
     def _look(self, lost: Callable[[], None]) -> None:

@@ -17,7 +17,7 @@ from penstock.domain.policy import Kind
 from penstock.domain.workloads import Workload
 from penstock.store.audit import AuditTable
 from penstock.store.tables import locks as k
-from penstock.store.transaction import Transaction, to_ms, value
+from penstock.store.transaction import Table, to_ms, value
 
 TAKE, GIVE = "take", "give"
 CPU = "cpu "
@@ -45,10 +45,7 @@ def devices_of(workload: Workload) -> list[Device]:
     return gpus + [(nodes[rank], f"{CPU}{number}") for rank, own in enumerate(workload.cpusets) for number in own]
 
 
-class LockTable:
-    def __init__(self, tx: Transaction) -> None:
-        self._tx = tx
-
+class LockTable(Table):
     def take(self, workload: Workload) -> list[str]:
         """Everything it was given, or nothing: then the ids of those that have some of it."""
         wanted, moment = devices_of(workload), now()

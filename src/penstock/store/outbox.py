@@ -11,7 +11,7 @@ from sqlalchemy import delete, func, insert, select, update
 from penstock.domain.model import iso, now
 from penstock.domain.workloads import Workload
 from penstock.store.tables import outbox as o
-from penstock.store.transaction import Transaction, from_ms, storable, to_ms, value
+from penstock.store.transaction import Table, from_ms, storable, to_ms, value
 
 _ADD = insert(o).inline()
 _RECIPIENTS = select(o.c.to).group_by(o.c.to).order_by(func.min(o.c.seq))
@@ -39,10 +39,7 @@ class Notification(NamedTuple):
     due_at: datetime
 
 
-class Outbox:
-    def __init__(self, tx: Transaction) -> None:
-        self._tx = tx
-
+class Outbox(Table):
     def add(self, to: str, workload: Workload, message: str | None) -> None:
         """Tell a recipient the state of a workload, after all that they are still to be told."""
         moment = to_ms(now())
@@ -56,7 +53,6 @@ class Outbox:
         return [to for (to,) in self._tx.rows(_RECIPIENTS)]
 
     def first(self, to: str) -> Notification | None:
-        """Return what a recipient is told next."""
         for seq, recipient, doc, tries, created, due in self._tx.rows(_FIRST, {"recipient": to}):
             return Notification(seq, recipient, doc, tries, from_ms(created), from_ms(due))
         return None
@@ -70,7 +66,6 @@ class Outbox:
 
 
 def told(workload: Workload, message: str | None) -> str:
-    """Return what a webhook is told of a state."""
     said = {
         "id": workload.id,
         "name": workload.name,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from sqlalchemy import (
     Column,
     Connection,
@@ -18,6 +21,9 @@ from sqlalchemy import (
 from penstock.errors import StartRefused
 from penstock.store.session import BEGIN_WRITING
 from penstock.store.tables import metadata
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 HEAD = "0006"
 """The newest revision in migrations/versions."""
@@ -59,11 +65,35 @@ def _prepare(connection: Connection) -> None:
     found = connection.execute(select(_revision.c.version_num)).scalar()
     if found == HEAD:
         return
-    from penstock.store.migrations.upgrade import is_known, upgrade
-
     if found is None or not is_known(found):
         raise StartRefused(
             f"The database was made by a newer version of Penstock (its revision is {found}, ours {HEAD}).",
             hint="Install that version again; an older one would damage the data.",
         )
     upgrade(connection)
+
+
+def is_known(revision: str) -> bool:
+    """Is this one of the revisions that this version knows the way up from?"""
+    from alembic.script import ScriptDirectory
+
+    return revision in {script.revision for script in ScriptDirectory.from_config(_alembic()).walk_revisions()}
+
+
+def upgrade(connection: Connection, to: str = "head") -> None:
+    """Migrate in the caller's transaction."""
+    from alembic import command
+
+    config = _alembic()
+    config.attributes["connection"] = connection
+    command.upgrade(config, to)
+
+
+def _alembic() -> Config:
+    """Return the configuration: there is no alembic.ini, because the server itself migrates when it starts."""
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config

@@ -47,6 +47,14 @@ def _seq() -> Column[int]:
     return Column("seq", _Seq, primary_key=True, autoincrement=True)
 
 
+def _texts(*names: str) -> list[Column[str]]:
+    return [Column(name, Text, nullable=False) for name in names]
+
+
+def _whole_numbers(*names: str) -> list[Column[int]]:
+    return [Column(name, BigInteger, nullable=False) for name in names]
+
+
 def _workload_id(*, primary_key: bool = False) -> Column[str]:
     owner = ForeignKey("workloads.id", ondelete="CASCADE")
     return Column("workload_id", Text, owner, nullable=False, primary_key=primary_key)
@@ -57,12 +65,8 @@ volumes = Table(
     metadata,
     _seq(),
     Column("id", Text, nullable=False, unique=True),
-    Column("group_name", Text, nullable=False),
-    Column("made_by", Text, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("phase", Text, nullable=False),
-    Column("uid", BigInteger, nullable=False),
-    Column("gid", BigInteger, nullable=False),
+    *_texts("group_name", "made_by", "name", "phase"),
+    *_whole_numbers("uid", "gid"),
     Column("account_user", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("doc", Text, nullable=False),
@@ -85,18 +89,12 @@ workloads = Table(
     metadata,
     _seq(),
     Column("id", Text, nullable=False, unique=True),
-    Column("group_name", Text, nullable=False),
-    Column("made_by", Text, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("wants", Text, nullable=False),
+    *_texts("group_name", "made_by", "name", "state", "wants"),
     Column("active", Boolean, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
-    Column("updated_at", BigInteger, nullable=False),
+    *_whole_numbers("created_at", "updated_at"),
     Column("ended_at", BigInteger),
     # Before the document: a list reads this far and no further, however long the document is.
-    Column("summary", Text, nullable=False),
-    Column("doc", Text, nullable=False),
+    *_texts("summary", "doc"),
     # Where a migration had to put it: looked for through its index, and never read from here.
     Column("expires_at", BigInteger),
     sqlite_autoincrement=True,
@@ -118,8 +116,7 @@ history = Table(
     _seq(),
     _workload_id(),
     Column("attempt", Integer, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("reason", Text, nullable=False),
+    *_texts("state", "reason"),
     Column("message", Text),
     Column("at", BigInteger, nullable=False),
     sqlite_autoincrement=True,
@@ -177,9 +174,7 @@ submissions = Table(
     metadata,
     Column("user_name", Text, primary_key=True),
     Column("key", Text, primary_key=True),
-    Column("digest", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("object_id", Text, nullable=False),
+    *_texts("digest", "kind", "object_id"),
     Column("created_at", BigInteger, nullable=False),
 )
 Index("submissions_created", submissions.c.created_at)
@@ -191,8 +186,7 @@ registered = Table(
     Column("kind", Text, primary_key=True),
     Column("group_name", Text, primary_key=True),
     Column("name", Text, primary_key=True),
-    Column("created_at", BigInteger, nullable=False),
-    Column("updated_at", BigInteger, nullable=False),
+    *_whole_numbers("created_at", "updated_at"),
     Column("doc", Text, nullable=False),
 )
 
@@ -201,13 +195,7 @@ audit = Table(
     metadata,
     _seq(),
     Column("at", BigInteger, nullable=False),
-    Column("user_name", Text, nullable=False),
-    Column("verb", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("group_name", Text, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("object_id", Text, nullable=False),
-    Column("result", Text, nullable=False),
+    *_texts("user_name", "verb", "kind", "group_name", "name", "object_id", "result"),
     Column("detail", Text),
     sqlite_autoincrement=True,
 )
@@ -223,12 +211,9 @@ outbox = Table(
     metadata,
     _seq(),
     # No reference to the workload: what it was is told even if it is deleted meanwhile.
-    Column("workload_id", Text, nullable=False),
-    Column("to", Text, nullable=False),
-    Column("doc", Text, nullable=False),
+    *_texts("workload_id", "to", "doc"),
     Column("tries", Integer, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
-    Column("due_at", BigInteger, nullable=False),
+    *_whole_numbers("created_at", "due_at"),
     sqlite_autoincrement=True,
 )
 Index("outbox_due", outbox.c.due_at)
@@ -240,18 +225,14 @@ usage = Table(
     # No reference to the workload: what was taken is known when nothing else of it is any more.
     Column("workload_id", Text, nullable=False),
     Column("attempt", Integer, nullable=False),
-    Column("group_name", Text, nullable=False),
-    Column("made_by", Text, nullable=False),
+    *_texts("group_name", "made_by"),
     # How many it had, and what was reserved in each. An array may have had fewer at times: then their mean.
     Column("places", Float, nullable=False),
     Column("gpus", Integer, nullable=False),
-    Column("cpus_milli", BigInteger, nullable=False),
-    Column("memory_bytes", BigInteger, nullable=False),
-    Column("began_at", BigInteger, nullable=False),
+    *_whole_numbers("cpus_milli", "memory_bytes", "began_at"),
     Column("ended_at", BigInteger),
     # Of its GPUs together: for how long it was seen what they do, and how long of that they worked.
-    Column("gpu_seen_ms", BigInteger, nullable=False),
-    Column("gpu_busy_ms", BigInteger, nullable=False),
+    *_whole_numbers("gpu_seen_ms", "gpu_busy_ms"),
     Column("peak_memory_bytes", BigInteger),
     sqlite_autoincrement=True,
 )

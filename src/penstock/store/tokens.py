@@ -10,7 +10,7 @@ from sqlalchemy import delete, insert, select, update
 from penstock.domain.model import Model, Time
 from penstock.store.tables import tokens as t
 from penstock.store.transaction import (
-    Transaction,
+    Table,
     could_be_stored,
     from_ms,
     read_cursor,
@@ -33,7 +33,6 @@ _PAGE = (
 _DESCRIBED = _PAGE.where(t.c.description == value("described"))
 _ANY = select(t.c.id).limit(1)
 _REMOVE = delete(t).where(t.c.id == value("ref"))
-_REMOVE_OF = _REMOVE.where(t.c.user_name == value("user"))
 _REMOVE_ALL = delete(t).where(t.c.user_name == value("user"))
 _REMOVE_OTHERS = delete(t).where(t.c.user_name != value("user"))
 _BY_ID = select(*_columns).where(t.c.id == value("ref"))
@@ -54,10 +53,7 @@ class Token(Model):
     last_used_at: Time | None = None
 
 
-class TokenTable:
-    def __init__(self, tx: Transaction) -> None:
-        self._tx = tx
-
+class TokenTable(Table):
     def add(self, token: Token, hash: str) -> None:
         row = {
             "id": token.id,
@@ -77,7 +73,6 @@ class TokenTable:
         return _token(row) if row else None
 
     def any(self) -> bool:
-        """Has anybody a token, expired or not?"""
         return self._tx.first(_ANY, {}) is not None
 
     def page(
@@ -92,16 +87,10 @@ class TokenTable:
         following = write_cursor(rows[limit][0]) if len(rows) > limit else None
         return [_token(row) for row in rows[:limit]], following
 
-    def remove(self, id: str, user: str | None) -> bool:
-        """Remove a token of this user's or (None) of anyone's, and return whether there was one."""
-        if not could_be_stored(id):
-            return False
-        if user is None:
-            return self._tx.write(_REMOVE, {"ref": id}) > 0
-        return self._tx.write(_REMOVE_OF, {"ref": id, "user": user}) > 0
+    def remove(self, id: str) -> None:
+        self._tx.write(_REMOVE, {"ref": id})
 
     def get(self, id: str, user: str | None) -> Token | None:
-        """Return a token of this user's or (None) of anyone's."""
         row = self._tx.first(_BY_ID, {"ref": id}) if could_be_stored(id) else None
         token = _token(row) if row else None
         return token if token and user in (None, token.user) else None
@@ -110,11 +99,9 @@ class TokenTable:
         self._tx.write(_END, {"ref": id, "end": to_ms(time)})
 
     def remove_of(self, user: str) -> None:
-        """Remove all of this user's tokens."""
         self._tx.write(_REMOVE_ALL, {"user": user})
 
     def remove_of_others(self, user: str) -> None:
-        """Remove all but this user's tokens."""
         self._tx.write(_REMOVE_OTHERS, {"user": user})
 
     def touch(self, id: str, time: datetime) -> None:

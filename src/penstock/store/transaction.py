@@ -44,13 +44,11 @@ class Transaction:
         return found[0] if found else None
 
     def write(self, statement: ClauseElement, values: Values) -> int:
-        """Run a statement and return how many rows it touched."""
         sql, fixed = _compiled(statement, self.dialect, tuple(values))
         self._cursor.execute(sql, fixed | values)
         return self._touched()
 
     def write_each(self, statement: ClauseElement, several: Sequence[Values]) -> int:
-        """Run a statement with each of several values."""
         if not several:
             return 0
         sql, fixed = _compiled(statement, self.dialect, tuple(several[0]))
@@ -61,6 +59,13 @@ class Transaction:
         touched: int = self._cursor.rowcount
         self.wrote = self.wrote or touched != 0
         return touched
+
+
+class Table:
+    """One kind of rows, within a transaction."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
 
 
 @lru_cache(maxsize=512)

@@ -17,7 +17,7 @@ from penstock.domain.states import State
 from penstock.domain.workloads import Unit, Workload
 from penstock.store.tables import units as u
 from penstock.store.tables import usage as t
-from penstock.store.transaction import Transaction, from_ms, group_names, group_values, to_ms, value
+from penstock.store.transaction import Table, from_ms, group_names, group_values, to_ms, value
 
 _workload = t.c.workload_id == value("ref")
 _open = t.c.ended_at.is_(None)
@@ -86,10 +86,7 @@ def _within(statement: Select[Any], groups: int | None) -> Select[Any]:
     return statement.where(or_(*(t.c.group_name == value(name) for name in group_names(groups))))
 
 
-class UsageTable:
-    def __init__(self, tx: Transaction) -> None:
-        self._tx = tx
-
+class UsageTable(Table):
     # what moves write
 
     def follow(self, before: Workload | None, after: Workload) -> None:
@@ -139,7 +136,6 @@ class UsageTable:
     # what is seen of its GPUs
 
     def with_gpus(self) -> list[str]:
-        """Return the ids of workloads that have GPUs now."""
         return [row[0] for row in self._tx.rows(_WITH_GPUS)]
 
     def saw(self, workload_id: str, seen_ms: int, busy_ms: int) -> None:

@@ -13,7 +13,7 @@ from penstock.domain.volumes import Phase, Volume
 from penstock.errors import NameTaken
 from penstock.store.tables import volumes as v
 from penstock.store.transaction import (
-    Transaction,
+    Table,
     could_be_stored,
     group_names,
     group_values,
@@ -49,10 +49,7 @@ def _page(groups: int | None, by_name: bool) -> Select[Any]:
     return statement.order_by(v.c.seq.desc()).limit(value("count"))
 
 
-class VolumeTable:
-    def __init__(self, tx: Transaction) -> None:
-        self._tx = tx
-
+class VolumeTable(Table):
     def add(self, volume: Volume, account: Account) -> None:
         """Store a new volume. Only one thread writes, so nobody can take the name between the look and the insert."""
         taken = self._tx.first(_TAKEN, {"group": volume.group, "ref": volume.name})

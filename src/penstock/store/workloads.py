@@ -31,7 +31,7 @@ from penstock.store.tables import mounts as m
 from penstock.store.tables import units as u
 from penstock.store.tables import workloads as w
 from penstock.store.transaction import (
-    Transaction,
+    Table,
     Values,
     could_be_stored,
     from_ms,
@@ -89,18 +89,13 @@ _COUNTS = select(w.c.state, func.count()).group_by(w.c.state)
 
 
 class ListedWorkload(NamedTuple):
-    """A row of a list."""
-
     id: str
     state: str
     summary: str
     """A `WorkloadSummary` as JSON text."""
 
 
-class WorkloadTable:
-    def __init__(self, tx: Transaction) -> None:
-        self._tx = tx
-
+class WorkloadTable(Table):
     def add(self, workload: Workload, message: str | None = None) -> None:
         row = _changing(workload) | {
             "id": workload.id,
@@ -238,7 +233,6 @@ class WorkloadTable:
         self._tx.write_each(_ADD_UNITS, rows)
 
     def forget_units(self, id: str, before: int) -> None:
-        """Remove the units of attempts before this one."""
         self._tx.write(_DROP_EARLIER, {"ref": id, "at_attempt": before})
 
     def active(self) -> list[Workload]:
@@ -260,7 +254,6 @@ class WorkloadTable:
         return [row[0] for row in self._tx.rows(_ENDED_SINCE, {"time": to_ms(time)})]
 
     def expired(self, time: datetime) -> list[str]:
-        """Return those whose `ttl` is over at this time."""
         return [row[0] for row in self._tx.rows(_EXPIRED, {"time": to_ms(time)})]
 
     def next_expiry(self) -> datetime | None:
@@ -273,7 +266,6 @@ class WorkloadTable:
         return {id_: other for id_, other in awaited.items() if other is None or other.state is not State.EXITED}
 
     def remove(self, id: str) -> None:
-        """Remove the workload with its history, units and mounts."""
         self._tx.write(_REMOVE, {"ref": id})
 
     def using(self, volume_id: str) -> list[Workload]:
@@ -281,7 +273,6 @@ class WorkloadTable:
         return [Workload.model_validate_json(row[0]) for row in self._tx.rows(_USING, {"volume": volume_id})]
 
     def counts(self) -> dict[str, int]:
-        """Return how many there are of each status."""
         counted = dict.fromkeys((SHORT[state] for state in State if state in LISTED), 0)
         for state, number in self._tx.rows(_COUNTS):
             if state != State.DELETED:

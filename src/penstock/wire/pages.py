@@ -26,7 +26,7 @@ class Uploaded(Model):
     id: str
 
 
-class EventView(Model):
+class Event(Model):
     """Something that happened, by our record or in the engine's own words."""
 
     at: Time
@@ -34,12 +34,13 @@ class EventView(Model):
     """`Normal` or `Warning`."""
     reason: str
     about: str
+    """What it happened to: `node 1`, `index 3`, `volume data`, `job`."""
     message: str
     count: int = 1
 
 
 class Events(Model):
-    items: tuple[EventView, ...]
+    items: tuple[Event, ...]
 
 
 class ErrorBody(Model):

@@ -1,10 +1,29 @@
-"""Answers about the server, the caller and tokens."""
+"""Answers about the server, its users and groups, their tokens and the audit."""
 
 from __future__ import annotations
 
+from penstock.domain.audit import AuditEntry
 from penstock.domain.model import Model, Time
-from penstock.domain.users import Proof
+from penstock.domain.users import Group, Proof, User
 from penstock.wire.pages import Page
+
+
+class FirstAdmin(Model):
+    user: str
+    token: str
+    """Shown this once; only its hash is kept."""
+
+
+class UserPage(Page):
+    items: tuple[User, ...]
+
+
+class GroupPage(Page):
+    items: tuple[Group, ...]
+
+
+class AuditPage(Page):
+    items: tuple[AuditEntry, ...]
 
 
 class Health(Model):

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from penstock.domain.model import Model, Time
 from penstock.domain.outcome import latest
+from penstock.domain.scheduling.obstacles import Obstacle
 from penstock.domain.states import State
 from penstock.domain.summaries import WorkloadSummary
 from penstock.domain.workloads import Change, Progress, Spec, Unit, Workload
@@ -177,20 +178,10 @@ class Converted(Model):
     text: str
 
 
-class ObstacleView(Model):
-    """One thing that keeps a workload from a node."""
-
-    key: str
-    """What of the workload or of the node it concerns: `accelerators`, `memory`, `maintenance`."""
-    message: str
-    passes: bool
-    """False: even the empty node would not do."""
-
-
 class ExplainedNode(Model):
     name: str
     fits: bool
-    obstacles: tuple[ObstacleView, ...] = ()
+    obstacles: tuple[Obstacle, ...] = ()
 
 
 class Explained(Model):

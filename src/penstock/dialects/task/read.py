@@ -31,7 +31,7 @@ from penstock.dialects.task.selectors import labels, selectors
 from penstock.dialects.yaml import Items, Node, Pairs, Scalar, from_values, invalid, place, read_mapping
 from penstock.domain.names import name_problem
 from penstock.domain.workloads import UNLIMITED, Spec
-from penstock.errors import Invalid
+from penstock.errors import Invalid, Problem
 
 READERS: dict[str, Reader] = {
     "name": job_name,
@@ -87,6 +87,10 @@ class Task(NamedTuple):
     def field(self, *keys: str) -> str:
         """Return the key as the author of the text knows it."""
         return ".".join(keys) if self.places is None else self._place(keys)[1]
+
+    def problem(self, message: str, *keys: str, hint: str | None = None) -> Problem:
+        """Say what is wrong with the value of a key, where it stands in the text."""
+        return Problem(message, where=self.where(*keys), field=self.field(*keys), hint=hint)
 
     def in_its_words(self, notice: str) -> str:
         """Return a notice about a task's key, with the key as the author of the text knows it."""

@@ -11,8 +11,8 @@ from penstock.errors import Invalid, Problem
 from penstock.server.identity import Authorized
 from penstock.server.routes.messages import Cursor, Limit, answer, page_of, page_of_few
 from penstock.wire.pages import Deleted
-from penstock.wire.people import AuditPage, FirstAdmin, GroupPage, UserPage
 from penstock.wire.requests import FirstUser, NewToken
+from penstock.wire.server import AuditPage, FirstAdmin, GroupPage, UserPage
 
 router = APIRouter(tags=["people"])
 
@@ -23,7 +23,6 @@ async def make_first_admin(body: FirstUser, call: Authorized) -> Response:
     decide who may do what."""
     name = call.caller.user if body.user is None else body.user
     admin = await call.parts.people.begin(call.caller, name)
-    call.parts.tokens.forget()
     caller = call.parts.people.known(call.caller) if name == call.caller.user else call.caller
     made = await call.parts.tokens.create(caller, NewToken(user=admin.name, description="first admin", expires=None))
     return answer(FirstAdmin(user=admin.name, token=made.token), 201)
@@ -53,7 +52,6 @@ async def put_user(name: str, body: User, call: Authorized) -> Response:
 async def delete_user(name: str, call: Authorized) -> Response:
     """Deletes a user and revokes their tokens. What they made stays, and so does what runs."""
     await call.parts.people.remove_user(call.caller, name)
-    call.parts.tokens.forget()
     return answer(Deleted(id=name, name=name))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from penstock.domain.policy import Kind, Verb
 from penstock.domain.scheduling.explain import WaitCause
 from penstock.domain.users import Caller, Group
 from penstock.domain.volumes import Volume
-from penstock.errors import Conflict, FilesNeeded, Forbidden, Invalid, NameTaken, NotFound, PenstockError, Problem
+from penstock.errors import Forbidden, Invalid, NameTaken, NotFound, PenstockError, Problem
 from penstock.services.audit import Audit
 from penstock.services.documents.check import Findings, by_dependency
 from penstock.services.documents.diff import (
@@ -44,6 +44,7 @@ from penstock.services.documents.kinds import (
     Nouns,
     Planned,
     placed,
+    placing,
     together,
     volume_named,
 )
@@ -64,26 +65,19 @@ CLAIM, TASK, WORKLOAD = "PersistentVolumeClaim", "Task", "Workload"
 Runnable = TaskDocument | ManifestWorkload | WorkloadDocument
 
 
+@dataclass(eq=False)
 class Apply:
-    def __init__(
-        self,
-        db: Database,
-        submit: Submit,
-        volumes: Volumes,
-        uploads: Uploads,
-        people: People,
-        infrastructure: Infrastructure,
-        audit: Audit,
-        queue: JobQueue,
-    ) -> None:
-        self._db = db
-        self._submit = submit
-        self._queue = queue
-        self._volumes = volumes
-        self._uploads = uploads
-        self._people = people
-        self._audit = audit
-        self._nouns = Nouns(db, people, infrastructure, volumes, audit)
+    _db: Database
+    _submit: Submit
+    _volumes: Volumes
+    _uploads: Uploads
+    _people: People
+    _infrastructure: Infrastructure
+    _audit: Audit
+    _queue: JobQueue
+
+    def __post_init__(self) -> None:
+        self._nouns = Nouns(self._db, self._people, self._infrastructure, self._volumes)
 
     async def apply(self, caller: Caller, asked: Application, key: str | None = None) -> tuple[Applied, ...]:
         read = await asyncio.to_thread(read_whole, asked.text, asked.source)
@@ -176,12 +170,11 @@ class Apply:
 
     def _in_group(self, caller: Caller, document: Runnable, groups: frozenset[str]) -> Caller:
         """Return the caller in the group that the document names, which may be made by the same text."""
-        named, task = document.group if isinstance(document, WorkloadDocument) else None, document.task
+        named, task = named_group(document), document.task
         try:
             return self._people.in_group(caller, named, groups) if named else caller
         except NotFound as error:
-            problem = Problem(error.message, where=task.where("group"), field=task.field("group"))
-            raise Invalid(error.message, problems=[problem]) from None
+            raise Invalid(error.message, problems=[task.problem(error.message, "group")]) from None
 
     async def _plan_volume(self, caller: Caller, document: ManifestVolume) -> Planned:
         claim = document.claim
@@ -189,27 +182,20 @@ class Apply:
         given = {"name": claim.name, "size": claim.size, "storage_class": claim.storage_class, "access_modes": modes}
         asked = NewVolume.model_validate(given)
         found = await self._db.read(lambda tx: volume_named(tx, caller.group, claim.name))
-        try:
+        with placing(document, "size"):
             wanted = await self._volumes.plan(caller, asked)
             if found is None:
                 return Planned(CLAIM, claim.name, CREATED, volume=wanted, asked=asked)
-            return await self._plan_known_volume(caller, document, found, wanted, asked)
-        except Invalid as error:
-            raise Invalid(error.message, problems=[placed(document, problem) for problem in error.problems]) from None
+            return await self._plan_known_volume(caller, found, wanted, asked)
 
-    async def _plan_known_volume(
-        self, caller: Caller, document: ManifestVolume, found: Volume, wanted: Volume, asked: NewVolume
-    ) -> Planned:
+    async def _plan_known_volume(self, caller: Caller, found: Volume, wanted: Volume, asked: NewVolume) -> Planned:
         fields = ("access_modes", *(("storage_class",) if asked.storage_class else ()))
         if problems := volume_differences(found, wanted, fields):
             raise Invalid(f"Volume {found.name} already exists and is different.", problems=problems)
         if found.size_bytes == wanted.size_bytes:
             return Planned(CLAIM, found.name, NOT_CHANGED, id=found.id)
         caller.require(Verb.update, Kind.Volume)
-        try:
-            larger = await self._volumes.larger(found, asked.size or "")
-        except Conflict as error:
-            raise Invalid(error.message, problems=[Problem(error.message, field="size", hint=error.hint)]) from None
+        larger = await self._volumes.larger(found, asked.size or "")
         said_size = f"{found.size} to {asked.size}"
         return Planned(CLAIM, found.name, RESIZED, id=found.id, message=said_size, larger=larger, asked=asked)
 
@@ -264,12 +250,7 @@ class Apply:
         }
         missing = {name: path for name, path in wanted.items() if name not in asked.files}
         if missing:
-            raise FilesNeeded(
-                "The workdir is a local directory and must be sent along.",
-                hint="Apply it with the command line, which does so.",
-                files=missing,
-                limit_bytes=self._uploads.limit,
-            )
+            raise self._uploads.needed(missing)
 
     # making
 
@@ -309,8 +290,8 @@ class Apply:
 
     async def _make_planned(self, caller: Caller, plan: Planned, key: str | None, made: ApplyProgress) -> Applied:
         if plan.write:
-            return plan.applied(result=await plan.write())
-        if plan.result == RESIZED and plan.asked and plan.id:
+            await plan.write()
+        elif plan.result == RESIZED and plan.asked and plan.id:
             await self._volumes.resize(caller, plan.id, plan.asked.size or "")
         elif plan.volume and plan.asked:
             view = await self._volumes.add(caller, plan.volume, plan.asked, key)
@@ -356,8 +337,11 @@ def _kind_place(document: Document) -> str | None:
 
 
 def workload_deed(caller: Caller, document: Runnable, verb: Verb) -> Deed:
-    named = document.group if isinstance(document, WorkloadDocument) else None
-    return Deed(verb, Kind.Workload, named or caller.group, document.task.spec.name or "")
+    return Deed(verb, Kind.Workload, named_group(document) or caller.group, document.task.spec.name or "")
+
+
+def named_group(document: Runnable) -> str | None:
+    return document.group if isinstance(document, WorkloadDocument) else None
 
 
 def kind_of(document: Runnable) -> str:
@@ -369,8 +353,7 @@ def kind_of(document: Runnable) -> str:
 def _homes(caller: Caller, document: Document) -> frozenset[tuple[str, str]]:
     if isinstance(document, ManifestVolume | NounDocument):
         return frozenset()
-    named = document.group if isinstance(document, WorkloadDocument) else None
-    return homes_of(document.task.spec, named or caller.group)
+    return homes_of(document.task.spec, named_group(document) or caller.group)
 
 
 def _file(number: int) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
 
 from penstock.dialects.document.types import NounDocument
 from penstock.dialects.documents import Document, ReadResult, identity
@@ -81,27 +82,20 @@ def by_dependency(documents: Sequence[Document], home: str) -> tuple[list[int], 
     """Return the numbers of the workloads in an order in which none waits for a later one, and the circles as problems.
     `home` is the group of those that name none."""
     waits = _waits(documents, home)
-    left = {number: len(others) for number, others in waits.items()}
-    followers: dict[int, list[int]] = {number: [] for number in waits}
-    for number, others in waits.items():
-        for other in others:
-            followers[other].append(number)
-    ready = [number for number, count in left.items() if not count]
-    heapify(ready)
-    order = []
-    while ready:
-        order.append(number := heappop(ready))
-        del left[number]
-        for follower in followers[number]:
-            left[follower] -= 1
-            if not left[follower]:
-                heappush(ready, follower)
-    circles = _circles({number: next(other for other in waits[number] if other in left) for number in left})
-    return order, [_cycle([documents[number] for number in circle]) for circle in circles]
+    sorter = TopologicalSorter(waits)
+    with suppress(CycleError):
+        sorter.prepare()
+    order: list[int] = []
+    ready: list[int] = []
+    while sorter.is_active():
+        for number in sorter.get_ready():
+            heappush(ready, number)
+        order.append(heappop(ready))
+        sorter.done(order[-1])
+    return order, [_cycle([documents[number] for number in circle]) for circle in _circles(waits)]
 
 
 def _waits(documents: Sequence[Document], home: str) -> dict[int, list[int]]:
-    """Return which other workloads of the text each waits for, by number."""
     jobs = {n: each for n, each in enumerate(documents) if not isinstance(each, ManifestVolume | NounDocument)}
     known = {identity(job, home)[1:3]: number for number, job in jobs.items()}
     return {
@@ -114,20 +108,18 @@ def _waits(documents: Sequence[Document], home: str) -> dict[int, list[int]]:
     }
 
 
-def _circles(waits: Mapping[int, int]) -> list[list[int]]:
-    """Return the circles of workloads that wait for each other; `waits` names one other for each."""
-    seen: set[int] = set()
-    circles = []
-    for start in waits:
-        way: dict[int, int] = {}
-        at = start
-        while at not in seen:
-            seen.add(at)
-            way[at] = len(way)
-            at = waits[at]
-        if at in way:
-            circles.append(list(way)[way[at] :])
-    return circles
+def _circles(waits: Mapping[int, Collection[int]]) -> list[list[int]]:
+    """Return the circles of workloads that wait for each other, each from its first in the text."""
+    circles: list[list[int]] = []
+    while True:
+        try:
+            TopologicalSorter(waits).prepare()
+            return sorted(circles)
+        except CycleError as error:
+            circle: list[int] = error.args[1][:0:-1]
+        first = circle.index(min(circle))
+        circles.append(circle[first:] + circle[:first])
+        waits = {number: set(others) - set(circle) for number, others in waits.items() if number not in circle}
 
 
 def _cycle(circle: Sequence[Document]) -> Problem:
@@ -136,6 +128,4 @@ def _cycle(circle: Sequence[Document]) -> Problem:
     first = circle[0]
     assert not isinstance(first, ManifestVolume | NounDocument)
     said = f"could never start: {shown[0]} waits for {', which waits for '.join(shown[1:])}"
-    return Problem(
-        said, where=first.task.where("after"), field=first.task.field("after"), hint="leave one of these out"
-    )
+    return first.task.problem(said, "after", hint="leave one of these out")

@@ -7,9 +7,10 @@ import itertools
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeGuard
 
-from penstock.dialects.document.types import NounDocument, WorkloadDocument
+from penstock.dialects.document.types import NounDocument
 from penstock.dialects.documents import Document, read_documents
 from penstock.dialects.manifest.read import ManifestVolume
 from penstock.domain.audit import Deed
@@ -19,7 +20,7 @@ from penstock.domain.users import Caller
 from penstock.domain.workloads import Workload
 from penstock.errors import Forbidden, NotFound, PenstockError
 from penstock.services.audit import Audit
-from penstock.services.documents.apply import CLAIM, Runnable, kind_of, workload_deed
+from penstock.services.documents.apply import CLAIM, Runnable, kind_of, named_group, workload_deed
 from penstock.services.documents.kinds import DELETED, FAILED, NOT_PRESENT, Nouns, order_of, volume_named
 from penstock.services.infrastructure import Infrastructure
 from penstock.services.people.people import People
@@ -38,22 +39,17 @@ PATIENCE = 60.0
 """Seconds that what runs has to end; then its volumes stay, and the same can be asked again."""
 
 
+@dataclass(eq=False)
 class Unapply:
-    def __init__(
-        self,
-        db: Database,
-        workloads: Workloads,
-        volumes: Volumes,
-        people: People,
-        infrastructure: Infrastructure,
-        audit: Audit,
-    ) -> None:
-        self._db = db
-        self._audit = audit
-        self._workloads = workloads
-        self._volumes = volumes
-        self._people = people
-        self._nouns = Nouns(db, people, infrastructure, volumes, audit)
+    _db: Database
+    _workloads: Workloads
+    _volumes: Volumes
+    _people: People
+    _infrastructure: Infrastructure
+    _audit: Audit
+
+    def __post_init__(self) -> None:
+        self._nouns = Nouns(self._db, self._people, self._infrastructure, self._volumes)
 
     async def delete(self, caller: Caller, asked: Documents, *, force: bool = False) -> tuple[Applied, ...]:
         """Delete all that the text names, workloads first, so that nothing uses the volumes any more. With `force` also
@@ -69,11 +65,11 @@ class Unapply:
         return (
             *itertools.chain(*gone),
             *[await self._delete_volume(caller, name) for name in claims],
-            *[await self._nouns.delete(caller, noun, force=force) for noun in nouns],
+            *[await self._delete_noun(caller, noun, force) for noun in nouns],
         )
 
     def _in_group(self, caller: Caller, document: Runnable) -> Caller:
-        named = document.group if isinstance(document, WorkloadDocument) else None
+        named = named_group(document)
         return self._people.in_group(caller, named) if named else caller
 
     async def stop(self, caller: Caller, asked: Documents) -> tuple[Applied, ...]:
@@ -100,7 +96,6 @@ class Unapply:
         return [await self._told(chosen, job, there, told) for job, (chosen, there) in zip(jobs, found, strict=True)]
 
     async def _found(self, caller: Caller, document: Runnable) -> tuple[Caller, list[Workload]]:
-        """Return all of its name in its group, and the caller in that group."""
         name = document.task.spec.name or ""
         try:
             chosen = self._in_group(caller, document)
@@ -126,20 +121,17 @@ class Unapply:
         self, caller: Caller, document: Runnable, until: float, turns: asyncio.Semaphore
     ) -> list[Applied]:
         """Delete all of that name, also those that ended long ago: the name is free afterwards."""
-        async with turns:
-            return await self._delete_all_named(caller, document, until)
-
-    async def _delete_all_named(self, caller: Caller, document: Runnable, until: float) -> list[Applied]:
         kind = kind_of(document)
         name = document.task.spec.name or ""
         gone: list[Applied] = []
         try:
             chosen = self._in_group(caller, document)
-            while found := await self._db.read(lambda tx: _named(tx, chosen, name)):
-                await asyncio.gather(*(self._stop(chosen, each, until) for each in found if not each.ended))
-                for each in found:
-                    await self._workloads.delete(chosen, each.id)
-                    gone.append(Applied(kind=kind, name=name, id=each.id, result=DELETED))
+            async with turns:
+                while found := await self._db.read(lambda tx: _named(tx, chosen, name)):
+                    await asyncio.gather(*(self._stop(chosen, each, until) for each in found if not each.ended))
+                    for each in found:
+                        await self._workloads.delete(chosen, each.id)
+                        gone.append(Applied(kind=kind, name=name, id=each.id, result=DELETED))
         except NotFound:
             log.debug("the group of %s is gone, or someone else deleted one of them at the same time", name)
         except PenstockError as error:
@@ -160,6 +152,16 @@ class Unapply:
         except PenstockError as error:
             return await self._failed(caller, CLAIM, Deed(Verb.delete, Kind.Volume, caller.group, name), error)
         return Applied(kind=CLAIM, name=name, id=found.id, result=DELETED)
+
+    async def _delete_noun(self, caller: Caller, document: NounDocument, force: bool) -> Applied:
+        try:
+            said = await self._nouns.delete(caller, document, force=force)
+        except NotFound:
+            return Applied(kind=document.kind, name=document.name, result=NOT_PRESENT)
+        except PenstockError as error:
+            deed = Deed(Verb.delete, *self._nouns.thing(caller, document))
+            return await self._failed(caller, document.kind, deed, error)
+        return Applied(kind=document.kind, name=document.name, result=DELETED, message=said)
 
     async def _failed(self, caller: Caller, kind: str, deed: Deed, error: PenstockError) -> Applied:
         if isinstance(error, Forbidden):

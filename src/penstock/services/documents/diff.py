@@ -49,16 +49,9 @@ def with_kept(task: Task, known: Workload | None) -> Task:
 
 def open_secrets(task: Task) -> list[Problem]:
     """Return the problems of secrets that nothing gives a value."""
+    said = "has no value, and none is kept"
     hint = "write its value, or submit it with --env {}=…"
-    return [
-        Problem(
-            "has no value, and none is kept",
-            where=task.where("secrets", name),
-            field=task.field("secrets", name),
-            hint=hint.format(name),
-        )
-        for name in task.spec.open_secrets
-    ]
+    return [task.problem(said, "secrets", name, hint=hint.format(name)) for name in task.spec.open_secrets]
 
 
 def _comparable(known: Workload, task: Task) -> Spec:
@@ -76,7 +69,7 @@ def different(known: Workload, task: Task, *, seen: bool) -> Problem:
     if seen:
         said += f": {_differences(_comparable(known, task), task)}"
     hint = f"penstock jobs stop {known.id}, then apply it again"
-    return Problem(said, where=task.where("name"), field=task.field("name"), hint=hint)
+    return task.problem(said, "name", hint=hint)
 
 
 def _differences(known: Spec, task: Task) -> str:

@@ -37,7 +37,6 @@ class Export:
         return await self._db.read(lambda tx: look(tx, caller, name, limit, cursor))
 
     def nouns(self, caller: Caller, kind: str) -> Sequence[Noun]:
-        """Return what the caller may see of a kind that is in memory whole."""
         if kind == "Storage":
             return self._infrastructure.storages(caller)
         if kind == "Node":

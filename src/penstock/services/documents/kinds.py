@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,8 +17,7 @@ from penstock.domain.scheduling.demand import QueuedJob
 from penstock.domain.users import Caller, Group, User
 from penstock.domain.volumes import Storage, Volume
 from penstock.domain.workloads import Workload
-from penstock.errors import Conflict, Forbidden, Invalid, NotFound, PenstockError, Problem
-from penstock.services.audit import Audit
+from penstock.errors import Conflict, Invalid, NotFound, Problem
 from penstock.services.documents.diff import VOLUME_FIELDS, volume_differences
 from penstock.services.infrastructure import Infrastructure, Place, kind_of, lost_message
 from penstock.services.people.people import ANOTHER_ADMIN, NO_ADMIN, People, is_admin
@@ -57,21 +57,20 @@ def order_of(document: NounDocument) -> tuple[int, bool]:
     return ORDER.index(document.kind), isinstance(document.noun, User) and not is_admin(document.noun)
 
 
+@dataclass(eq=False)
 class Nouns:
-    def __init__(
-        self, db: Database, people: People, infrastructure: Infrastructure, volumes: Volumes, audit: Audit
-    ) -> None:
-        self._db = db
-        self._audit = audit
-        self._people = people
-        self._infrastructure = infrastructure
-        self._volumes = volumes
+    _db: Database
+    _people: People
+    _infrastructure: Infrastructure
+    _volumes: Volumes
 
     # making
 
     async def plan(self, caller: Caller, document: NounDocument, coming: NounDocuments) -> Planned:
         """Plan what a document makes; `coming` are all documents of the same text."""
-        caller = self._among(caller, document, coming.groups)
+        if document.group:
+            with placing(document, "group"):
+                caller = self._people.in_group(caller, document.group, coming.groups)
         noun = document.within(self._group_of(caller, document))
         if isinstance(noun, User):
             return self._plan_user(caller, document, noun, coming)
@@ -81,24 +80,12 @@ class Nouns:
             return await self._plan_volume(caller, document, noun, coming.storages)
         return await self._plan_place(caller, document, noun, coming.hosts)
 
-    def _among(self, caller: Caller, document: NounDocument, groups: frozenset[str]) -> Caller:
-        """Return the caller in the group that the document names, which may be made by the same text."""
-        try:
-            return self._people.in_group(caller, document.group, groups) if document.group else caller
-        except NotFound as error:
-            where, field = document.place("group")
-            raise Invalid(error.message, problems=[Problem(error.message, where=where, field=field)]) from None
-
-    def _in_group(self, caller: Caller, document: NounDocument) -> Caller:
-        return self._people.in_group(caller, document.group) if document.group else caller
-
     def _group_of(self, caller: Caller, document: NounDocument) -> str:
         """Return the group of a document. Nodes and storages that name none are everyone's."""
         return document.group or (caller.group if document.kind == "Volume" else SHARED_GROUP)
 
     def deed(self, caller: Caller, document: NounDocument) -> Deed:
-        """Return what applying this document would be in the audit."""
-        return Deed(Verb.update if self._is_known(document) else Verb.create, *self._thing(caller, document))
+        return Deed(Verb.update if self._is_known(document) else Verb.create, *self.thing(caller, document))
 
     def _is_known(self, document: NounDocument) -> bool:
         if isinstance(document.noun, User):
@@ -108,8 +95,7 @@ class Nouns:
         place = isinstance(document.noun, Storage | Host)
         return place and self._infrastructure.known(Kind(document.kind), document.name) is not None
 
-    def _thing(self, caller: Caller, document: NounDocument) -> tuple[Kind, str, str]:
-        """Return its kind, group and name, as the audit has them."""
+    def thing(self, caller: Caller, document: NounDocument) -> tuple[Kind, str, str]:
         kind = Kind(document.kind)
         if kind is Kind.User:
             return kind, "", document.name
@@ -118,14 +104,11 @@ class Nouns:
     def _plan_user(self, caller: Caller, document: NounDocument, user: User, coming: NounDocuments) -> Planned:
         self._people.refuse_unruly(caller)
         users = [each.noun for each in coming.documents if isinstance(each.noun, User)]
-        try:
-            self._people.refuse_wrong(user, coming.groups, users)
-        except Invalid as error:
-            raise Invalid(error.message, problems=[placed(document, each) for each in error.problems]) from None
         known = self._people.user(user.name)
-        if known and is_admin(known) and not is_admin(user) and self._people.leave_no_admin(users):
-            problem = Problem(NO_ADMIN, field="groups", hint=ANOTHER_ADMIN)
-            raise Invalid(NO_ADMIN, problems=[placed(document, problem)])
+        with placing(document, "groups"):
+            self._people.refuse_wrong(user, coming.groups, users)
+            if known and is_admin(known) and not is_admin(user) and self._people.leave_no_admin(users):
+                raise Conflict(NO_ADMIN, hint=ANOTHER_ADMIN)
         return _planned(document, known is not None, known == user, partial(self._people.put_user, caller, user))
 
     def _plan_group(self, caller: Caller, document: NounDocument, group: Group) -> Planned:
@@ -138,14 +121,10 @@ class Nouns:
     ) -> Planned:
         known = self._infrastructure.known(kind_of(place), place.name)
         caller.require(Verb.update if known else Verb.create, kind_of(place), place.group)
-        if conflict := self._infrastructure.conflict(place, coming):
-            problem = Problem(conflict.message, field=conflict.field, hint=conflict.hint)
-            raise Invalid(conflict.message, problems=[placed(document, problem)])
-        try:
+        with placing(document, "address"):
+            if conflict := self._infrastructure.conflict(place, coming):
+                raise Invalid(conflict["message"], problems=[conflict])
             await self._infrastructure.refuse_other_engine(place)
-        except Conflict as error:
-            problem = Problem(error.message, field="address", hint=error.hint)
-            raise Invalid(error.message, problems=[placed(document, problem)]) from None
         return _planned(
             document, known is not None, known == place, partial(self._infrastructure.put, caller, place, coming)
         )
@@ -162,41 +141,24 @@ class Nouns:
             sub_path=volume.sub_path,
             readonly=volume.readonly,
         )
-        try:
+        with placing(document, "storage"):
             wanted = await self._volumes.plan(caller, asked, coming)
-        except Invalid as error:
-            raise Invalid(error.message, problems=[placed(document, each) for each in error.problems]) from None
-        except NotFound as error:
-            problem = Problem(error.message, field="storage", hint=error.hint)
-            raise Invalid(error.message, problems=[placed(document, problem)]) from None
         found = await self._db.read(lambda tx: volume_named(tx, caller.group, volume.name))
         if found is None:
             return Planned(document.kind, volume.name, CREATED, volume=wanted, asked=asked, caller=caller)
         if wanted.awaits_node and not found.many_nodes:  # some node has used it since
             wanted = wanted.model_copy(update={"storage": found.storage})
         if problems := volume_differences(found, wanted, VOLUME_FIELDS):
-            said = f"Volume {found.name} already exists and is different."
-            raise Invalid(said, problems=[placed(document, each) for each in problems])
+            with placing(document):
+                raise Invalid(f"Volume {found.name} already exists and is different.", problems=problems)
         return Planned(document.kind, volume.name, NOT_CHANGED, id=found.id)
 
     # undoing
 
-    async def delete(self, caller: Caller, document: NounDocument, *, force: bool = False) -> Applied:
-        """Delete what the document names, with `force` also a node that does not answer."""
-        try:
-            caller = self._in_group(caller, document)
-            said = await self._delete(caller, document, force)
-        except NotFound:
-            return Applied(kind=document.kind, name=document.name, result=NOT_PRESENT)
-        except PenstockError as error:
-            if isinstance(error, Forbidden):
-                await self._audit.denied(caller, Deed(Verb.delete, *self._thing(caller, document)))
-            said = f"{error.message} {error.hint or ''}".strip()
-            return Applied(kind=document.kind, name=document.name, result=FAILED, message=said)
-        return Applied(kind=document.kind, name=document.name, result=DELETED, message=said)
-
-    async def _delete(self, caller: Caller, document: NounDocument, force: bool) -> str | None:
-        """Delete it and return what there is to say of it."""
+    async def delete(self, caller: Caller, document: NounDocument, *, force: bool = False) -> str | None:
+        """Delete what the document names, with `force` also a node that does not answer, and return what there is to
+        say of it."""
+        caller = self._people.in_group(caller, document.group) if document.group else caller
         if isinstance(document.noun, User):
             await self._people.remove_user(caller, document.name)
         elif isinstance(document.noun, Group):
@@ -215,16 +177,23 @@ class Nouns:
 
 def _planned(document: NounDocument, known: bool, same: bool, write: Callable[[], Awaitable[object]]) -> Planned:
     result = NOT_CHANGED if same else CONFIGURED if known else CREATED
+    return Planned(document.kind, document.name, result, write=None if same else write)
 
-    async def written() -> str:
-        await write()
-        return result
 
-    return Planned(document.kind, document.name, result, write=None if same else written)
+@contextmanager
+def placing(document: NounDocument | ManifestVolume, field: str = "") -> Iterator[None]:
+    """Say of what is found wrong where it stands in the document; an error that is not about a field is about this
+    one."""
+    try:
+        yield
+    except Invalid as error:
+        raise Invalid(error.message, problems=[placed(document, each) for each in error.problems]) from None
+    except (Conflict, NotFound) as error:
+        problem = Problem(error.message, field=field, hint=error.hint)
+        raise Invalid(error.message, problems=[placed(document, problem)]) from None
 
 
 def placed(document: NounDocument | ManifestVolume, problem: Problem) -> Problem:
-    """Return the problem with the place in the document that says what is wrong."""
     where, field = document.place(*str(problem.get("field", "")).split("."))
     return Problem(problem["message"], where=where, field=field, hint=problem.get("hint"))
 
@@ -260,8 +229,8 @@ class Planned:
     """Volumes that are made with the workload."""
     caller: Caller | None = None
     """Who makes it, where the document names another group than theirs."""
-    write: Callable[[], Awaitable[str]] | None = None
-    """Makes it so, and says what came of it."""
+    write: Callable[[], Awaitable[object]] | None = None
+    """Makes it so."""
     again: Callable[[], Awaitable[Planned]] | None = None
     """Plans it once more, where someone else made one of its name meanwhile."""
 

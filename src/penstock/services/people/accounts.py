@@ -68,7 +68,5 @@ def _known(key: int | str) -> Account:
         return known[1]
     entry = pwd.getpwnam(key) if isinstance(key, str) else pwd.getpwuid(key)
     account = Account(uid=entry.pw_uid, gid=entry.pw_gid, user=entry.pw_name)
-    if len(_remembered) >= 1000:
-        _remembered.clear()
     _remembered[key] = (moment, account)
     return account

@@ -23,8 +23,6 @@ from penstock.services import audit
 from penstock.store.database import Database
 from penstock.store.session import Store
 
-REMEMBERED = 1000
-"""How many callers' rights are kept worked out."""
 SHOWN = 10
 """How many things that stand in the way are named."""
 NO_GROUP = ""
@@ -38,7 +36,6 @@ class People:
         self._db = db
         self._users: dict[str, User] = {}
         self._groups: dict[str, Group] = {}
-        self._callers: dict[Caller, Caller] = {}
         self._rights: dict[str, Rights] = {}
         """By user."""
         self._revoked: set[str] = set()
@@ -46,15 +43,12 @@ class People:
         self._changed = asyncio.Event()
 
     async def open(self) -> None:
-        await self._read()
-
-    async def _read(self) -> None:
+        """Read who there is and what they may."""
         users, groups = await self._db.read(
             lambda tx: (tx.registered.all(Kind.User), tx.registered.all(Kind.Group)),
         )
         self._users = {user.name: user for user in map(User.model_validate_json, users)}
         self._groups = {group.name: group for group in map(Group.model_validate_json, groups)}
-        self._callers = {}
         self._rights = {}
         self._tell()
 
@@ -68,14 +62,6 @@ class People:
         """Return the caller with the rights that the policies give them."""
         if not self._users:
             return caller
-        found = self._callers.get(caller)
-        if found is None:
-            if len(self._callers) >= REMEMBERED:
-                self._callers.clear()
-            found = self._callers[caller] = self._looked_up(caller)
-        return found
-
-    def _looked_up(self, caller: Caller) -> Caller:
         user, keeper = self._users.get(caller.user), caller.runs_server and caller.proof is Proof.socket
         if user is None:
             return replace(caller, written=SERVER_ACCOUNT if keeper else NOBODY)
@@ -163,7 +149,6 @@ class People:
         return f"{name} is deactivated" if user else f"{name} is not a user of this server any more"
 
     def rights(self, name: str) -> Rights | None:
-        """Return what the policies allow a user; None: there are no policies yet."""
         user = self._users.get(name)
         if user is None:
             return NOBODY if self._users else None
@@ -189,7 +174,6 @@ class People:
         return self._users.get(name)
 
     def users(self, caller: Caller) -> list[User]:
-        """Return all users for whoever may see them, otherwise only the caller."""
         if caller.everywhere(Verb.get, Kind.User):
             return sorted(self._users.values(), key=lambda user: user.name)
         return [user for user in (self._users.get(caller.user),) if user]
@@ -218,7 +202,6 @@ class People:
     # changing
 
     async def begin(self, caller: Caller, name: str) -> User:
-        """Make the first admin, once."""
         if self._users:
             raise Conflict("This server already has an admin.", hint="penstock adm users lists who there is")
         if not caller.admin:
@@ -303,7 +286,7 @@ class People:
 
     async def _write(self, change: Callable[[Store], None]) -> None:
         await self._db.write(change)
-        await self._read()
+        await self.open()
 
     def refuse_unruly(self, caller: Caller) -> None:
         """Refuse callers without all rights to change users and groups, and all changes before there is an admin."""

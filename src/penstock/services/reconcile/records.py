@@ -48,7 +48,6 @@ def current(tx: Store, workload: Workload) -> Workload | None:
 
 
 def write_waiting(tx: Store, workload: Workload, state: State, reason: Reason, message: str | None) -> Workload:
-    """Record what the engine says it waits for."""
     found = current(tx, workload)
     if found is None or found.wants is Wants.STOP:
         return found or workload
@@ -79,32 +78,13 @@ def write_doubt(tx: Store, workload: Workload, message: str) -> Workload:
 
 
 def write_message(tx: Store, workload: Workload, message: str | None) -> Workload:
-    """Record a new message; that is no new state, and no line of its history."""
+    """Record a new message; that is no new state, and no line of its history. One that is to stop by now keeps its
+    own."""
     found = current(tx, workload)
-    if found is None or found.wants is Wants.STOP:
+    message = None if message is None else storable(message)
+    if found is None or found.wants is not workload.wants or found.message == message:
         return found or workload
-    return _say(tx, found, None if message is None else storable(message))
-
-
-def write_unreachable(tx: Store, workload: Workload, message: str) -> Workload:
-    """Record that it is to stop and cannot be told now; that is no line of its history. One that was idle says only
-    that."""
-    found = current(tx, workload)
-    if found is None or found.reason is Reason.GPUS_IDLE or found.message == storable(message):
-        return found or workload
-    return _say(tx, found, storable(message))
-
-
-def write_reached(tx: Store, workload: Workload) -> Workload:
-    """Record that it was told to stop; if that took a while, it says again who asked for it."""
-    found = current(tx, workload)
-    if found is None or found.wants is not Wants.STOP:
-        return found or workload
-    return _say(tx, found, first_message(tx, found))
-
-
-def _say(tx: Store, workload: Workload, message: str | None) -> Workload:
-    said = workload.model_copy(update={"message": message, "updated_at": now()})
+    said = found.model_copy(update={"message": message, "updated_at": now()})
     tx.workloads.update(said)
     return said
 
@@ -253,7 +233,6 @@ def _left(tx: Store, workload: Workload, end: Outcome) -> tuple[Unit, ...]:
 
 
 def begin_attempt(tx: Store, ended: Workload, after: NextAttempt) -> Workload:
-    """Begin the next attempt of a workload that has ended."""
     if not ended.spec.array and ended.attempt >= KEPT:
         tx.workloads.forget_units(ended.id, ended.attempt + 2 - KEPT)
     return tx.workloads.move(

@@ -18,7 +18,6 @@ from penstock.engines.base import (
     BoundMount,
     DevicesBusy,
     Engine,
-    HasCluster,
     HasHosts,
     HeldUp,
     KeepsRecords,
@@ -29,7 +28,7 @@ from penstock.engines.base import (
 )
 from penstock.errors import PenstockError, StorageFull, Unavailable
 from penstock.services.reconcile import records
-from penstock.services.workloads.references import claim_of
+from penstock.services.workloads.references import claim_of, mounted_volumes
 from penstock.services.workloads.uploads import Uploads
 from penstock.store.database import Database
 
@@ -187,13 +186,7 @@ class RunSteps:
         return None
 
     async def _volumes_of(self, workload: Workload) -> dict[str, Volume]:
-        ids = workload.volume_ids
-        if not ids:
-            return {}
-        found = await self._db.read(lambda tx: {path: tx.volumes.get(id_) for path, id_ in ids.items()})
-        for path, id_ in ids.items():
-            if (claim := claim_of(id_)) and isinstance(self._engine, HasCluster):
-                found[path] = await self._engine.existing_claim(claim, workload.user, workload.group)
+        found = await mounted_volumes(self._db, self._engine, workload)
         missing = [path for path, volume in found.items() if volume is None]
         if missing:
             raise PenstockError(f"the volume at {missing[0]} is gone")
@@ -319,16 +312,19 @@ class RunSteps:
         return await self._db.write(lambda tx: records.write_end(tx, workload, end, units))
 
     async def _reached(self, workload: Workload) -> Workload:
-        """Record that it was told to stop. Most are at once: then nothing is written."""
-        if await self._db.read(lambda tx: records.first_message(tx, workload)) == workload.message:
+        """Say again who asked it to stop, once it was told to; most were told at once."""
+        first = await self._db.read(lambda tx: records.first_message(tx, workload))
+        if first == workload.message:
             return workload
-        return await self._db.write(lambda tx: records.write_reached(tx, workload))
+        return await self._db.write(lambda tx: records.write_message(tx, workload, first))
 
     async def _unreachable(self, workload: Workload, said: str) -> Workload:
         """Record that nobody can tell what it does now."""
         reason = Reason.CLUSTER_UNREACHABLE
         if workload.wants is Wants.STOP:
-            return await self._db.write(lambda tx: records.write_unreachable(tx, workload, said))
+            if workload.reason is Reason.GPUS_IDLE:  # that is what it says to its end
+                return workload
+            return await self._db.write(lambda tx: records.write_message(tx, workload, said))
         if not self._engine.schedules:  # placed anew it might run twice
             return await self._in_doubt(workload, said)
         if workload.state is State.RUNNING:

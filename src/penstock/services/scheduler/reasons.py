@@ -12,7 +12,7 @@ from penstock.domain.scheduling.explain import SCHEDULING, WaitCause
 from penstock.domain.scheduling.pool import Pool
 from penstock.domain.states import WAITING
 from penstock.domain.workloads import Workload
-from penstock.services.scheduler.demand import write_causes
+from penstock.services.scheduler.state import write_causes
 from penstock.services.wakeup import Wakeup
 from penstock.store.database import Database
 from penstock.store.workloads import ListedWorkload
@@ -27,7 +27,7 @@ HEAD = 64
 AT_ONCE = 256
 
 
-class WaitReasons:
+class QueueReasons:
     """The reasons that were written, and those that are to be."""
 
     def __init__(
@@ -53,38 +53,33 @@ class WaitReasons:
         self._written.pop(workload_id, None)
         self._unwritten.pop(workload_id, None)
 
-    def due(self) -> dict[str, WaitCause]:
-        """Return what is to be written now, right after a round in which nothing more could start."""
-        pool, outside = self._pool, self._outside()
-        fresh = [id_ for id_ in islice(self._unwritten, AT_ONCE) if id_ in pool.waiting]
-        causes = {**pool.causes(dict.fromkeys([*pool.first(HEAD), *fresh])), **outside}
-        return {id_: cause for id_, cause in causes.items() if self._written.get(id_) != cause}
-
-    def pause(self) -> float:
-        """Return the seconds until the next round may be."""
-        return self._last + PAUSE - time.monotonic()
-
-    @property
-    def behind(self) -> bool:
-        """Is there still a workload without a reason?"""
-        return any(id_ in self._pool.waiting for id_ in self._unwritten)
-
-    async def write(self, causes: Mapping[str, WaitCause]) -> None:
+    async def write(self) -> float | None:
+        """Write what is to be said now, right after a round in which nothing more could start; at most once a second,
+        for a queue that moves says something new all the time. Return in how many seconds there is more to write."""
+        pause = self._last + PAUSE - time.monotonic()
+        if pause > 0:
+            return pause
         self._last = time.monotonic()
-        if not causes:
-            return
-        await self._db.write(lambda tx: write_causes(tx, causes))
+        if causes := self._due():
+            await self._db.write(lambda tx: write_causes(tx, causes))
         for id_, cause in causes.items():
             self._unwritten.pop(id_, None)
             if id_ in self._pool.waiting or id_ in self._outside():
                 self._written[id_] = cause
                 self._wakeup.wake(id_)
+        return PAUSE if any(id_ in self._pool.waiting for id_ in self._unwritten) else None
+
+    def _due(self) -> dict[str, WaitCause]:
+        pool, outside = self._pool, self._outside()
+        fresh = [id_ for id_ in islice(self._unwritten, AT_ONCE) if id_ in pool.waiting]
+        causes = {**pool.causes(dict.fromkeys([*pool.first(HEAD), *fresh])), **outside}
+        return {id_: cause for id_, cause in causes.items() if self._written.get(id_) != cause}
 
 
-def as_of_now(shown: Sequence[Shown], causes: Causes) -> list[Shown]:
-    """Return the same, where each that waits says why as of now, written or not."""
-    known = causes(each.id for each in shown if each.state in WAITING)
-    return [each.model_copy(update=_fields(known[each.id])) if each.id in known else each for each in shown]
+def as_of_now(view: Shown, causes: Causes) -> Shown:
+    """Return the same, and of one that waits why as of now, written or not."""
+    known = causes([view.id]) if view.state in WAITING else {}
+    return view.model_copy(update=_fields(known[view.id])) if known else view
 
 
 def summaries_as_of_now(listed: Sequence[ListedWorkload], causes: Causes) -> list[str]:

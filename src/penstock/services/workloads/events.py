@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller
 from penstock.domain.workloads import Change, Workload
-from penstock.engines.base import Engine, Event, HasCluster, Run
+from penstock.engines.base import Engine, HasCluster, Run
 from penstock.services import lookup
 from penstock.store.database import Database
 from penstock.store.session import Store
-from penstock.wire.pages import EventView
+from penstock.wire.pages import Event
 
 BAD = frozenset({State.CRASHED, State.STUCK, State.UNKNOWN})
 BEGINS = frozenset({Reason.SUBMITTED, Reason.RETRY, Reason.REQUEUED, Reason.RESTARTED})
@@ -25,31 +25,31 @@ class EventHistory:
         self._db = db
         self._engine = engine
 
-    async def of_workload(self, caller: Caller, ref: str) -> tuple[EventView, ...]:
+    async def of_workload(self, caller: Caller, ref: str) -> tuple[Event, ...]:
         def look(tx: Store) -> tuple[Workload, tuple[Change, ...]]:
             workload = lookup.workload(tx, caller, ref)
             return workload, tx.workloads.history(workload.id)
 
         workload, history = await self._db.read(look)
-        found: list[EventView] = []
+        found: list[Event] = []
         for number in range(max(workload.attempt - ATTEMPTS, 0) + 1, workload.attempt + 1):
-            found += [_view(event) for event in await self._engine.events(Run.of(workload, number))]
+            found += await self._engine.events(Run.of(workload, number))
         begun = [change.at for change in history if change.reason in BEGINS]
+        hide = workload.spec.without_secrets
         happened = _in_order([_ours(change) for change in history], found, begun)
-        return tuple(_without_secrets(workload, event) for event in happened) if workload.spec.secrets else happened
+        return tuple(event.model_copy(update={"message": hide(event.message)}) for event in happened)
 
-    async def of_volume(self, caller: Caller, ref: str) -> tuple[EventView, ...]:
+    async def of_volume(self, caller: Caller, ref: str) -> tuple[Event, ...]:
         volume = await self._db.read(lambda tx: lookup.volume(tx, caller, ref))
         where = f"on the storage {volume.storage}" if volume.storage else f"in the storage class {volume.storage_class}"
         created = f"{where}, asked for by {volume.user}"
         about = f"volume {volume.name}"
-        ours = EventView(at=volume.created_at, kind="Normal", reason="CREATED", about=about, message=created)
+        ours = Event(at=volume.created_at, kind="Normal", reason="CREATED", about=about, message=created)
         seen = await self._engine.volume_events(volume) if isinstance(self._engine, HasCluster) else []
-        theirs = [_view(event) for event in seen]
-        return _in_order([ours], theirs, [volume.created_at])
+        return _in_order([ours], seen, [volume.created_at])
 
 
-def _in_order(ours: list[EventView], theirs: list[EventView], begun: list[datetime]) -> tuple[EventView, ...]:
+def _in_order(ours: list[Event], theirs: list[Event], begun: list[datetime]) -> tuple[Event, ...]:
     """Merge our events and the engine's. A cluster writes whole seconds: what it says of the second in which something
     began came after that. Its own order is kept."""
     placed = [(event.at, 0, event) for event in ours]
@@ -63,15 +63,7 @@ def _in_order(ours: list[EventView], theirs: list[EventView], begun: list[dateti
     return tuple(event for *_, event in sorted(placed, key=lambda each: each[:2]))
 
 
-def _ours(change: Change) -> EventView:
+def _ours(change: Change) -> Event:
     said = f"{change.state}: {change.message}" if change.message else str(change.state)
     kind = "Warning" if change.state in BAD else "Normal"
-    return EventView(at=change.at, kind=kind, reason=change.reason, about="job", message=said)
-
-
-def _without_secrets(workload: Workload, event: EventView) -> EventView:
-    return event.model_copy(update={"message": workload.spec.without_secrets(event.message)})
-
-
-def _view(event: Event) -> EventView:
-    return EventView(**event.model_dump())
+    return Event(at=change.at, kind=kind, reason=change.reason, about="job", message=said)

@@ -18,7 +18,7 @@ from penstock.services.scheduler.queue import JobQueue
 from penstock.services.workloads.sessions import Sessions, named_conflict
 from penstock.store.database import Database
 from penstock.wire.measures import Inspection, MeasureView, NodeMeasure
-from penstock.wire.workloads import Explained, ExplainedNode, ObstacleView
+from penstock.wire.workloads import Explained, ExplainedNode
 
 
 class Inspector:
@@ -70,8 +70,7 @@ class Inspector:
 
 
 def _node(answer: NodeAnswer) -> ExplainedNode:
-    obstacles = tuple(ObstacleView(key=each.key, message=each.message, passes=each.passes) for each in answer.obstacles)
-    return ExplainedNode(name=answer.node, fits=not obstacles, obstacles=obstacles)
+    return ExplainedNode(name=answer.node, fits=not answer.obstacles, obstacles=answer.obstacles)
 
 
 def _said(workload: Workload, *, ours: bool) -> str:

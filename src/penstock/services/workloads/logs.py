@@ -46,7 +46,7 @@ class WorkloadLogs:
         """Stream one attempt; or all of them, each with a line of ours before it once there is a second."""
         number = attempt or (workload.attempt if query.tail is not None else 1)
         while True:
-            if query.follow and not await self._until(workload.id, number, _is_placed):
+            if query.follow and not await self._until(workload.id, number, lambda found: found.state not in WAITING):
                 return
             async for chunk in self._attempt(workload, number, part, query):
                 yield chunk
@@ -93,7 +93,7 @@ class WorkloadLogs:
     ) -> AsyncIterator[bytes]:
         """Stop waiting if the launch failed: then the engine has nothing to follow and never will."""
         first = asyncio.ensure_future(anext(stream, None))
-        started = asyncio.create_task(self._until(workload_id, attempt, _has_started))
+        started = asyncio.create_task(self._until(workload_id, attempt, lambda found: found.started_at is not None))
         try:
             await asyncio.wait([first, started], return_when=asyncio.FIRST_COMPLETED)
             if not first.done() and await self._never_ran(workload_id, attempt, started=started.result()):
@@ -129,7 +129,7 @@ class WorkloadLogs:
                     return True
                 if workload.ended:
                     return False
-                await listener.wait()
+                await listener.change()
 
 
 async def begun(stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -162,14 +162,6 @@ def _problem(workload: Workload, query: LogQuery, part: int | None, attempt: int
         field = "index" if workload.spec.array else "node"
         return Problem(said, field=field, hint="name one, or do not follow")
     return None
-
-
-def _is_placed(workload: Workload) -> bool:
-    return workload.state not in WAITING
-
-
-def _has_started(workload: Workload) -> bool:
-    return workload.started_at is not None
 
 
 async def _nothing() -> AsyncIterator[bytes]:

@@ -24,8 +24,6 @@ NOT_MADE = "Volume {} is not there, and a read-only mount does not make it"
 
 @dataclass(frozen=True)
 class UpcomingObjects:
-    """The objects that are about to be made from the same text, by group and name."""
-
     volumes: dict[tuple[str, str], Volume] = field(default_factory=dict)
     workloads: dict[tuple[str, str], Workload] = field(default_factory=dict)
     storages: tuple[Storage, ...] = ()
@@ -38,15 +36,12 @@ class UpcomingObjects:
     planned_homes: dict[tuple[str, str], Volume] = field(default_factory=dict)
 
     def add_homes(self, homes: Iterable[Volume]) -> None:
-        """Add volumes that a workload makes; several of the text may make the same."""
         for home in homes:
             self.planned_homes.setdefault((home.group, home.name), home)
 
 
 @dataclass(frozen=True)
 class ResolvedMounts:
-    """The volumes that the mounts of a task name."""
-
     ids: dict[str, str] = field(default_factory=dict)
     """Mount path → id of the volume."""
     problems: list[Problem] = field(default_factory=list)
@@ -76,7 +71,8 @@ async def volumes_of(
         if not isinstance(found[mount.path], NotFound):
             continue
         if mount.group is None and mount.storage in (None, EVERYTHING):
-            found[mount.path] = await _found_literal(db, engine, caller, mount.volume)
+            claim = await literal(db, engine, caller, mount.volume)
+            found[mount.path] = claim or NotFound(f"Volume {shorten(mount.volume)} not found")
             ids[mount.path] = literal_id(mount.volume)
         missing = isinstance(found[mount.path], NotFound)
         if missing and _may_be_made(mount, caller.group) and (caller.group, mount.volume) not in made_by_mounting:
@@ -158,10 +154,6 @@ def _mounted(tx: Store, caller: Caller, mount: Mount, coming: UpcomingObjects) -
         raise
 
 
-async def _found_literal(db: Database, engine: Engine, caller: Caller, name: str) -> Found:
-    return await literal(db, engine, caller, name) or NotFound(f"Volume {shorten(name)} not found")
-
-
 async def literal(db: Database, engine: Engine, caller: Caller, name: str, verb: Verb = Verb.get) -> Volume | None:
     """Find a claim of the cluster by its own name, for whom it was given to; one that is nobody's is for admins.
     Another user's volume is not found, whatever the cluster says of it."""
@@ -176,18 +168,16 @@ async def literal(db: Database, engine: Engine, caller: Caller, name: str, verb:
 
 
 def _problem(path: str, volume: Found, task: Task, lost: Mapping[str, str | None]) -> Problem | None:
-    where, name = task.where("volumes", path), task.field("volumes", path)
     if isinstance(volume, PenstockError):
-        return Problem(volume.message, where=where, field=name, hint=volume.hint or "penstock volumes list shows yours")
+        hint = volume.hint or "penstock volumes list shows yours"
+        return task.problem(volume.message, "volumes", path, hint=hint)
     if volume.id in lost:
-        return Problem(f"volume {volume.name} is Lost: {lost[volume.id]}", where=where, field=name)
+        return task.problem(f"volume {volume.name} is Lost: {lost[volume.id]}", "volumes", path)
     if task.spec.nodes > 1 and not volume.many_nodes:
-        return Problem(
-            f"volume {volume.name} is {', '.join(volume.access_modes)}; {task.spec.nodes} nodes need ReadWriteMany",
-            where=where,
-            field=name,
-            hint="penstock volumes create NAME SIZE --access-modes ReadWriteMany",
-        )
+        modes = ", ".join(volume.access_modes)
+        said = f"volume {volume.name} is {modes}; {task.spec.nodes} nodes need ReadWriteMany"
+        hint = "penstock volumes create NAME SIZE --access-modes ReadWriteMany"
+        return task.problem(said, "volumes", path, hint=hint)
     return None
 
 
@@ -199,9 +189,8 @@ def _elsewhere(task: Task, found: Mapping[str, Found]) -> list[Problem]:
         volume = found[mount.path]
         if not isinstance(volume, Volume) or mount.storage in (None, EVERYTHING, volume.storage):
             continue
-        where, name = task.where("volumes", mount.path), task.field("volumes", mount.path)
         said = f"volume {volume.name} is there, on {volume.storage or volume.storage_class} and not on {mount.storage}"
-        problems.append(Problem(said, where=where, field=name, hint="name that storage, or another volume"))
+        problems.append(task.problem(said, "volumes", mount.path, hint="name that storage, or another volume"))
     return problems
 
 
@@ -217,8 +206,7 @@ def _not_theirs_to_write(caller: Caller, task: Task, found: Mapping[str, Found])
             continue
         said = f"volume {volume.name} belongs to group {volume.group}, where you may not write to volumes"
         hint = f"mount it read-only; to write you need 'upload' on Volume in group {volume.group}"
-        where, name = task.where("volumes", mount.path), task.field("volumes", mount.path)
-        problems.append(Problem(said, where=where, field=name, hint=hint))
+        problems.append(task.problem(said, "volumes", mount.path, hint=hint))
     return problems
 
 
@@ -238,10 +226,10 @@ def awaited_by(
             other = coming.workloads.get((caller.group, ref)) or _awaited(tx, caller, ref)
             found[other.id] = other
         except (NotFound, Ambiguous) as error:
-            mine = ref in task.spec.after
-            where, key = (task.where("after"), task.field("after")) if mine else (None, "--after")
             hint = error.hint or "penstock jobs list shows yours"
-            problems.append(Problem(error.message, where=where, field=key, hint=hint))
+            given_here = Problem(error.message, field="--after", hint=hint)
+            mine = ref in task.spec.after
+            problems.append(task.problem(error.message, "after", hint=hint) if mine else given_here)
     return found, problems
 
 
@@ -267,6 +255,16 @@ def literal_id(claim: str) -> str:
 def claim_of(volume_id: str) -> str | None:
     """Return the claim's own name, or None for a volume that has a record."""
     return volume_id.removeprefix(PREFIX) if volume_id.startswith(PREFIX) else None
+
+
+async def mounted_volumes(db: Database, engine: Engine, workload: Workload) -> dict[str, Volume | None]:
+    """Return the volumes that a workload mounts, by mount path; None is gone."""
+    ids = workload.volume_ids
+    found = await db.read(lambda tx: {path: tx.volumes.get(id_) for path, id_ in ids.items()}) if ids else {}
+    for path, id_ in ids.items():
+        if (claim := claim_of(id_)) and isinstance(engine, HasCluster):
+            found[path] = await engine.existing_claim(claim, workload.user, workload.group)
+    return found
 
 
 def is_mountable(tx: Store, volume_id: str) -> bool:

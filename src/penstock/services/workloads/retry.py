@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from penstock.domain.attempts import NextAttempt
 from penstock.domain.outcome import latest
@@ -11,7 +12,7 @@ from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller
 from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Workload
-from penstock.engines.base import Engine, HasCluster
+from penstock.engines.base import Engine
 from penstock.engines.shared.disk import disk_of
 from penstock.errors import Conflict, Invalid, Problem
 from penstock.services import audit, lookup
@@ -21,7 +22,7 @@ from penstock.services.reconcile import records
 from penstock.services.reconcile.reconciler import Reconciler
 from penstock.services.scheduler.queue import JobQueue
 from penstock.services.wakeup import Wakeup
-from penstock.services.workloads.references import claim_of, is_mountable, may_write
+from penstock.services.workloads.references import claim_of, is_literal, is_mountable, may_write, mounted_volumes
 from penstock.services.workloads.uploads import Uploads
 from penstock.settings import Settings
 from penstock.store.database import Database
@@ -30,33 +31,23 @@ from penstock.wire.requests import Retry
 from penstock.wire.workloads import WorkloadView
 
 
+@dataclass(eq=False)
 class Retries:
-    def __init__(
-        self,
-        db: Database,
-        engine: Engine,
-        settings: Settings,
-        reconciler: Reconciler,
-        queue: JobQueue,
-        uploads: Uploads,
-        wakeup: Wakeup,
-        people: People,
-    ) -> None:
-        self._db = db
-        self._settings = settings
-        self._engine = engine
-        self._reconciler = reconciler
-        self._queue = queue
-        self._uploads = uploads
-        self._wakeup = wakeup
-        self._people = people
+    _db: Database
+    _engine: Engine
+    _settings: Settings
+    _reconciler: Reconciler
+    _queue: JobQueue
+    _uploads: Uploads
+    _wakeup: Wakeup
+    _people: People
 
     async def retry(self, caller: Caller, ref: str, asked: Retry, key: str | None = None) -> WorkloadView:
         """Begin another attempt; `retries` and `requeue` count from this one."""
         body = f"retry {ref} {asked.model_dump_json()}".encode()
         request = KeyedRequest(caller, key, Kind.Workload, body)
         workload = await self._db.read(lambda tx: lookup.workload(tx, caller, ref, Verb.create))
-        await self._refuse_gone(caller, workload)
+        await self._refuse_foreign(caller, workload)
 
         def change(tx: Store) -> tuple[Workload, bool]:
             before = request.made_before(tx)
@@ -66,7 +57,6 @@ class Retries:
             found = lookup.workload(tx, caller, workload.id, Verb.create)
             _refuse_active(found)
             _refuse_without_volumes(tx, found)
-            self._refuse_not_theirs(tx, caller, found)
             indexes = _indexes(tx, found, asked.indexes)
             after = NextAttempt(
                 Reason.RETRY, f"attempt {found.attempt + 1}: asked for by {caller.user}", indexes=indexes
@@ -82,26 +72,20 @@ class Retries:
         history, units = await self._db.read(lambda tx: (tx.workloads.history(again.id), tx.workloads.units(again.id)))
         return WorkloadView.whole(again, history, units, self._queue.limits)
 
-    def _refuse_not_theirs(self, tx: Store, caller: Caller, workload: Workload) -> None:
-        """Refuse volumes that the owner or the caller may not mount now: it runs as its owner's, and because the caller
-        asks."""
+    async def _refuse_foreign(self, caller: Caller, workload: Workload) -> None:
+        """Refuse what is gone outside the records, the files sent along and claims of the cluster, and volumes that the
+        owner or the caller may not mount now: it runs as its owner's, and because the caller asks."""
+        if sent := workload.files.get("workdir"):
+            self._uploads.path(workload.user, sent)
+        volumes = await mounted_volumes(self._db, self._engine, workload)
+        for path, volume in volumes.items():
+            if volume is None and claim_of(workload.volume_ids[path]):
+                raise _without_volume(workload, path)
         asked = {"you": caller.rights}
         if caller.user != workload.user and (owners := self._people.rights(workload.user)):
             asked[workload.user] = owners
-        problems = [problem for who, rights in asked.items() for problem in not_theirs(tx, workload, who, rights)]
+        problems = [each for who, rights in asked.items() for each in not_theirs(workload, volumes, who, rights)]
         if problems:
-            raise Invalid(f"{workload.name} ({workload.id}) cannot run again.", problems=problems)
-
-    async def _refuse_gone(self, caller: Caller, workload: Workload) -> None:
-        """Refuse what only the outside knows to be gone: the files sent along, claims of the cluster and who may use
-        them."""
-        if sent := workload.files.get("workdir"):
-            self._uploads.path(workload.user, sent)
-        for path, volume_id in workload.volume_ids.items():
-            claim = claim_of(volume_id)
-            if claim and not await _claim(self._engine, claim, workload):
-                raise _without_volume(workload, path)
-        if problems := await claims_not_theirs(self._engine, workload, caller.rights):
             raise Invalid(f"{workload.name} ({workload.id}) cannot run again.", problems=problems)
 
 
@@ -119,16 +103,19 @@ def _refuse_without_volumes(tx: Store, workload: Workload) -> None:
             raise _without_volume(workload, path)
 
 
-def not_theirs(tx: Store, workload: Workload, who: str, rights: Rights) -> list[Problem]:
-    """Return which of its volumes they may not mount as it does, judged as when it was first asked for. A cluster's own
-    claim has no record, see `claims_not_theirs`."""
+def not_theirs(workload: Workload, volumes: Mapping[str, Volume | None], who: str, rights: Rights) -> list[Problem]:
+    """Return which of its volumes they may not mount as it does, judged as when it was first asked for."""
     problems = []
     for mount in workload.spec.mounts:
-        volume = tx.volumes.get(workload.volume_ids[mount.path])
+        volume = volumes[mount.path]
         if volume is None or may_write(rights, volume.group):
             continue
         seen = rights.may(Verb.get, Kind.Volume, volume.group)
         if seen and (mount.read_only or volume.read_only):
+            continue
+        if is_literal(volume):
+            said = f"the claim {volume.name} of the cluster was not given to a group in which {who} may mount it"
+            problems.append(Problem(said, field=f"volumes.{mount.path}"))
             continue
         said = f"volume {volume.name} belongs to group {volume.group}, where {who} may not"
         said += " write to volumes" if seen else " see volumes"
@@ -136,27 +123,6 @@ def not_theirs(tx: Store, workload: Workload, who: str, rights: Rights) -> list[
         hint = f"an admin gives {needed} on Volume in group {volume.group}; or submit it anew without"
         problems.append(Problem(said, field=f"volumes.{mount.path}", hint=hint))
     return problems
-
-
-async def claims_not_theirs(engine: Engine, workload: Workload, rights: Rights) -> list[Problem]:
-    """Return the claims of the cluster that a workload mounts and the caller may not mount in the same way."""
-    problems = []
-    for mount in workload.spec.mounts:
-        claim = claim_of(workload.volume_ids[mount.path])
-        volume = await _claim(engine, claim, workload) if claim else None
-        if volume is None:
-            continue
-        reads = (mount.read_only or volume.read_only) and rights.may(Verb.get, Kind.Volume, volume.group)
-        if not reads and not may_write(rights, volume.group):
-            said = f"the claim {claim} of the cluster was not given to a group in which you may mount it"
-            problems.append(Problem(said, field=f"volumes.{mount.path}"))
-    return problems
-
-
-async def _claim(engine: Engine, name: str, workload: Workload) -> Volume | None:
-    if not isinstance(engine, HasCluster):
-        return None
-    return await engine.existing_claim(name, workload.user, workload.group)
 
 
 def _without_volume(workload: Workload, path: str) -> Conflict:

@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 
 from penstock.background import Tasks
@@ -28,8 +29,15 @@ from penstock.services import audit, lookup
 from penstock.services.people.accounts import account_of
 from penstock.services.reconcile.reconciler import Reconciler
 from penstock.services.wakeup import Wakeup
-from penstock.services.workloads.references import is_literal, is_mountable, literal, literal_id, may_write
-from penstock.services.workloads.retry import claims_not_theirs, not_theirs
+from penstock.services.workloads.references import (
+    is_literal,
+    is_mountable,
+    literal,
+    literal_id,
+    may_write,
+    mounted_volumes,
+)
+from penstock.services.workloads.retry import not_theirs
 from penstock.services.workloads.workloads import Workloads
 from penstock.settings import Settings
 from penstock.store.database import Database
@@ -51,27 +59,19 @@ SESSIONS_EACH = 200
 Say = Callable[[str], Awaitable[None]]
 
 
+@dataclass(eq=False)
 class Sessions:
-    def __init__(
-        self,
-        db: Database,
-        engine: Engine,
-        settings: Settings,
-        workloads: Workloads,
-        reconciler: Reconciler,
-        wakeup: Wakeup,
-    ) -> None:
-        self._db = db
-        self._engine = engine
-        self._settings = settings
-        self._workloads = workloads
-        self._reconciler = reconciler
-        self._wakeup = wakeup
-        self._open: Counter[str] = Counter()
-        self._connected: Counter[tuple[str, str, int]] = Counter()
-        """Connections by user, workload and port."""
-        self._ending = Tasks()
-        self._stopping = asyncio.Event()
+    _db: Database
+    _engine: Engine
+    _settings: Settings
+    _workloads: Workloads
+    _reconciler: Reconciler
+    _wakeup: Wakeup
+    _open: Counter[str] = field(default_factory=Counter, init=False)
+    _connected: Counter[tuple[str, str, int]] = field(default_factory=Counter, init=False)
+    """Connections by user, workload and port."""
+    _ending: Tasks = field(default_factory=Tasks, init=False)
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def recover(self) -> None:
         """End the shells of a server that is gone."""
@@ -110,9 +110,8 @@ class Sessions:
         if workload.session:
             said = f"{workload.name} ({workload.id}) is a shell of {workload.user} on a volume: nobody else enters it."
             raise Forbidden(said, hint="open your own: penstock volumes shell")
-        problems = await self._db.read(lambda tx: not_theirs(tx, workload, "you", caller.rights))
-        problems += await claims_not_theirs(self._engine, workload, caller.rights)
-        if problems:
+        volumes = await mounted_volumes(self._db, self._engine, workload)
+        if problems := not_theirs(workload, volumes, "you", caller.rights):
             said = "; ".join(problem["message"] for problem in problems)
             raise Forbidden(f"{workload.name} ({workload.id}) mounts what you may not: {said}.")
 
@@ -200,7 +199,8 @@ class Sessions:
             try:
                 yield volume, workload
             finally:
-                await self._end_soon(workload)
+                # Usually it is gone in a moment, and the volume is free again.
+                await asyncio.wait([self.end_later(workload)], timeout=END_SECONDS)
 
     async def require_hold(self, volume: Volume, workload: Workload, caller: Caller) -> None:
         """Refuse where the workload writes and its owner may not any more."""
@@ -213,7 +213,6 @@ class Sessions:
             raise Forbidden(f"You may not write to volume {volume.name} of group {volume.group}.", hint=hint)
 
     async def _volume(self, caller: Caller, ref: str) -> Volume:
-        """Find a volume of the caller's, or a claim of the cluster by its own name."""
         try:
             return await self._db.read(lambda tx: lookup.volume(tx, caller, ref, Verb.exec))
         except NotFound:
@@ -294,11 +293,7 @@ class Sessions:
                 if late and said != (found.message or ""):
                     said = found.message or ""
                     await say(f"Waiting for the shell: {said or 'it is being started'}")
-                await listener.wait(QUIET_SECONDS)
-
-    async def _end_soon(self, workload: Workload) -> None:
-        """End the workload and wait a moment: usually it is gone at once, and the volume is free again."""
-        await asyncio.wait([self.end_later(workload)], timeout=END_SECONDS)
+                await listener.change(QUIET_SECONDS)
 
     def end_later(self, workload: Workload) -> asyncio.Task[None]:
         return self._ending.start(self._end(workload))
@@ -328,7 +323,7 @@ class Sessions:
                     return True
                 if self._wakeup.stopping:
                     return False
-                await listener.wait()
+                await listener.change()
 
 
 def _writable(volume: Volume, caller: Caller) -> bool:

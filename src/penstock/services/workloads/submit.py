@@ -22,7 +22,7 @@ from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Mount, Spec, Workload
 from penstock.engines.base import Engine, HasCluster, namespace_of
 from penstock.engines.shared.disk import disk_of
-from penstock.errors import FilesNeeded, Invalid, NameTaken, NotFound, Problem, Unavailable
+from penstock.errors import Invalid, NameTaken, NotFound, Problem, Unavailable
 from penstock.services import audit, notifications
 from penstock.services.documents.diff import alive, open_secrets
 from penstock.services.idempotency import KeyedRequest
@@ -63,26 +63,16 @@ class Prepared:
     """The workload as the queue sees it; None: it waits for others first, or the engine schedules."""
 
 
+@dataclass(eq=False)
 class Submit:
-    def __init__(
-        self,
-        db: Database,
-        engine: Engine,
-        settings: Settings,
-        reconciler: Reconciler,
-        queue: JobQueue,
-        uploads: Uploads,
-        volumes: Volumes,
-        people: People,
-    ) -> None:
-        self._db = db
-        self._engine = engine
-        self._settings = settings
-        self._reconciler = reconciler
-        self._queue = queue
-        self._uploads = uploads
-        self._volumes = volumes
-        self._people = people
+    _db: Database
+    _engine: Engine
+    _settings: Settings
+    _reconciler: Reconciler
+    _queue: JobQueue
+    _uploads: Uploads
+    _volumes: Volumes
+    _people: People
 
     async def text(self, caller: Caller, asked: Submission, key: str | None = None) -> WorkloadView | DryRun:
         task = read_task(asked.text, asked.source, name=asked.name, envs=asked.envs)
@@ -100,7 +90,6 @@ class Submit:
     async def prepare(
         self, caller: Caller, task: Task, asked: Submission, coming: UpcomingObjects | None = None
     ) -> Prepared:
-        """Checks everything; nothing is written."""
         caller.require(Verb.create, Kind.Workload)
         coming = coming or UpcomingObjects()
         problems = [*open_secrets(task), *await self._refusals(caller, task)]
@@ -152,12 +141,7 @@ class Submit:
             return []
         found = await self._volumes.beyond_limits([*others, *(homes[path] for path in new.values())], coming.groups)
         return [
-            Problem(
-                problem["message"],
-                where=task.where("volumes", path),
-                field=task.field("volumes", path),
-                hint=problem.get("hint"),
-            )
+            task.problem(problem["message"], "volumes", path, hint=problem.get("hint"))
             for path, problems in zip(new.values(), found[len(others) :], strict=True)
             for problem in problems
         ]
@@ -255,7 +239,6 @@ class Submit:
             return None
 
     def would(self, waits: str | None, ahead: int | None = None) -> str:
-        """Say what would become of a workload that has this to wait for."""
         if waits:
             others = f" behind {ahead} other{'s' if ahead > 1 else ''}" if ahead else ""
             return f"It would wait{others}: {waits}."
@@ -274,7 +257,7 @@ class Submit:
         except Unavailable:
             refusals = []
         return [
-            Problem(each.message, where=task.where(*each.keys), field=task.field(*each.keys), hint=each.hint)
+            task.problem(each.message, *each.keys, hint=each.hint)
             for each in [*refusals, *notifications.refusals(task.spec, self._settings)]
         ]
 
@@ -288,27 +271,20 @@ class Submit:
             return []
         said = f"is {task.spec.priority}; group {group.name} may have {group.max_priority} at most"
         hint = f"an admin can raise max_priority of group {group.name}"
-        return [Problem(said, where=task.where("priority"), field=task.field("priority"), hint=hint)]
+        return [task.problem(said, "priority", hint=hint)]
 
     def _never_fits(self, task: Task, job: QueuedJob | None, coming: UpcomingObjects) -> list[Problem]:
         found = self._queue.never(job, coming.hosts) if job else {}
-        places = {key: _WRITTEN.get(key, ("resources", key)) for key in found}
         hint = "penstock nodes shows what there is"
         return [
-            Problem(reason, where=task.where(*places[key]), field=task.field(*places[key]), hint=hint)
-            for key, reason in found.items()
+            task.problem(reason, *_WRITTEN.get(key, ("resources", key)), hint=hint) for key, reason in found.items()
         ]
 
     def _refuse_missing_files(self, caller: Caller, spec: Spec, files: dict[str, str]) -> None:
         if not sends_workdir(spec):
             return
         if "workdir" not in files:
-            raise FilesNeeded(
-                "The workdir is a local directory and must be sent along.",
-                hint="Submit it with the command line, which does so.",
-                files={"workdir": spec.workdir},
-                limit_bytes=self._uploads.limit,
-            )
+            raise self._uploads.needed({"workdir": spec.workdir})
         self._uploads.path(caller.user, files["workdir"])
 
     def _refuse_too_long(self, workload: Workload, source: str) -> None:

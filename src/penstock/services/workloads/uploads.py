@@ -13,7 +13,7 @@ from pathlib import Path
 
 from penstock.domain.quantities import parse_bytes
 from penstock.engines.shared.disk import disk_of
-from penstock.errors import NotFound, StorageFull, TooLarge
+from penstock.errors import FilesNeeded, NotFound, StorageFull, TooLarge
 from penstock.settings import Settings
 
 ID = re.compile(r"[0-9a-f]{32}\Z")
@@ -65,6 +65,15 @@ class Uploads:
                 await asyncio.to_thread(file.write, chunk)
             file.flush()
             await asyncio.to_thread(os.fsync, file.fileno())
+
+    def needed(self, files: dict[str, str | None]) -> FilesNeeded:
+        """Ask for local directories that a text names."""
+        return FilesNeeded(
+            "The workdir is a local directory and must be sent along.",
+            hint="Send it with the command line, which does so.",
+            files=files,
+            limit_bytes=self.limit,
+        )
 
     def path(self, user: str, upload_id: str) -> Path:
         path = self._path(user, upload_id)

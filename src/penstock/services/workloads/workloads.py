@@ -86,14 +86,13 @@ class Workloads:
         """Return summaries with their units, for the list of k8s-cli."""
         groups = _groups(caller, everyone=everyone)
 
-        def look(tx: Store) -> tuple[list[tuple[Summary, tuple[Unit, ...]]], str | None]:
+        def look(tx: Store) -> tuple[list[ListedWorkload], list[tuple[Unit, ...]], str | None]:
             items, after = tx.workloads.page(groups, name=name, statuses=statuses, limit=limit, cursor=cursor)
-            summaries = [Summary.model_validate_json(item.summary) for item in items]
-            return [(summary, latest(tx.workloads.units(summary.id))) for summary in summaries], after
+            return items, [latest(tx.workloads.units(item.id)) for item in items], after
 
-        found, after = await self._db.read(look)
-        shown = as_of_now([summary for summary, _ in found], self._queue.causes)
-        return [(summary, units) for summary, (_, units) in zip(shown, found, strict=True)], after
+        items, units, after = await self._db.read(look)
+        shown = map(Summary.model_validate_json, summaries_as_of_now(items, self._queue.causes))
+        return list(zip(shown, units, strict=True)), after
 
     async def get(self, caller: Caller, ref: str) -> WorkloadView:
         def look(tx: Store) -> WorkloadView:
@@ -101,8 +100,7 @@ class Workloads:
             history, units = tx.workloads.history(workload.id), tx.workloads.units(workload.id)
             return WorkloadView.whole(workload, history, units, self._queue.limits)
 
-        [view] = as_of_now([await self._db.read(look)], self._queue.causes)
-        return view
+        return as_of_now(await self._db.read(look), self._queue.causes)
 
     async def wait(self, caller: Caller, ref: str, timeout: float) -> WorkloadView:
         """Return the workload once it has ended, or as it is when the time is up. Only its own changes wake the
@@ -116,7 +114,7 @@ class Workloads:
                 left = until - time.monotonic()
                 if view.ended_at is not None or left <= 0 or self._wakeup.stopping:
                     return view
-                await listener.wait(left)
+                await listener.change(left)
 
     # end
 
@@ -225,5 +223,4 @@ def _not_over(workload: Workload) -> Conflict:
 
 
 def _groups(caller: Caller, *, everyone: bool) -> tuple[str, ...] | None:
-    """Return the groups that a list shows; None is everyone's."""
     return None if everyone else caller.listed(Kind.Workload)

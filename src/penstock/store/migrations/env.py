@@ -1,4 +1,4 @@
-"""What Alembic runs: the migrations, on the connection and in the transaction that upgrade.py was given."""
+"""What Alembic runs: the migrations, on the connection and in the transaction that `upgrade` was given."""
 
 from __future__ import annotations
 
