@@ -23,9 +23,8 @@ from penstock.engines.shared.wakeup import Changes
 
 PATIENCE = 1.0
 """Seconds in which the sandboxes of a killed supervisor end by themselves."""
-UNITS_A_SECOND = 20_000
-"""How many units of an array may be read in a second. An array of ten thousand changes with each start and end, and all
-of it is read then: the longer it is, the more changes are told at once."""
+INDEXES_A_PART = 10
+"""An index of an array is a line in a file: so many of them take as long to read as one part elsewhere."""
 MODIFY, CREATE, MOVED_TO = 0x2, 0x100, 0x80
 ONLYDIR, ONESHOT = 0x01000000, 0x80000000
 OVERFLOW, IGNORED = 0x4000, 0x8000
@@ -36,9 +35,8 @@ _HEADER = struct.Struct("iIII")
 class WatchedRun:
     wd: int | None
     """None where the kernel is out of watches: then only the end of the supervisor is noticed."""
-    pause: float = 0.0
+    indexes: int
     pidfd: int = -1
-    timer: asyncio.TimerHandle | None = None
 
 
 class RunWatcher:
@@ -55,8 +53,8 @@ class RunWatcher:
         """Watch a run whose supervisor is `pid`, and which has so many indexes if it is an array."""
         if run in self._watched:
             return
-        wd = self._inotify.watch(self._layout.run_dir(run), lambda: self._changed(run))
-        watched = self._watched[run] = WatchedRun(wd, indexes / UNITS_A_SECOND)
+        wd = self._inotify.watch(self._layout.run_dir(run), lambda: self._tell(run))
+        watched = self._watched[run] = WatchedRun(wd, indexes)
         try:
             watched.pidfd = os.pidfd_open(pid or -1)
         except (OSError, ValueError):
@@ -83,8 +81,6 @@ class RunWatcher:
         if watched := self._watched.pop(run, None):
             self._inotify.unwatch(watched.wd)
             self._close(watched)
-            if watched.timer:
-                watched.timer.cancel()
 
     async def close(self) -> None:
         await self._tasks.close()
@@ -95,18 +91,9 @@ class RunWatcher:
     def changes(self) -> AsyncIterator[Run]:
         return self._changes.follow()
 
-    def _changed(self, run: Run) -> None:
-        watched = self._watched.get(run)
-        if watched and watched.pause:
-            if watched.timer is None:
-                watched.timer = self._loop.call_later(watched.pause, self._tell, run)
-            return
-        self._tell(run)
-
     def _tell(self, run: Run) -> None:
-        if watched := self._watched.get(run):
-            watched.timer = None
-        self._changes.tell(run)
+        watched = self._watched.get(run)
+        self._changes.tell(run, watched.indexes // INDEXES_A_PART if watched else 1)
 
     def _close(self, watched: WatchedRun) -> None:
         if watched.pidfd >= 0:

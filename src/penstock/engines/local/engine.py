@@ -231,9 +231,8 @@ class LocalEngine:
             await runs.await_began(process, run_dir)
 
     async def observe(self, run: Run) -> Report:
-        run_dir = self._layout.run_dir(run)
-        reader = self._readers.get(run) or RunReader(run_dir, run.attempt)
-        report = await asyncio.to_thread(reader.read) if snapshot.is_long(run_dir) else reader.read()
+        reader = self._readers.get(run) or RunReader(self._layout.run_dir(run), run.attempt)
+        report = await asyncio.to_thread(reader.read)
         if report.presence is Presence.running:
             self._readers[run] = reader
         else:

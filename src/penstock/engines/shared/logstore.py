@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from bisect import bisect_right
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from penstock.engines.base import LogQuery
 from penstock.engines.shared.logfile import ENTRY, cut_name, segment_name
@@ -21,21 +22,15 @@ TAIL_REACH = 64 << 20
 
 
 class LogReader:
-    """Reads one node's log; call `refresh` before reading what may be new. Those who follow share it, and its cache."""
+    """Reads one node's log; call `refresh` before reading what may be new."""
 
     def __init__(self, run_dir: Path, rank: int) -> None:
         self._run_dir, self._folder, self._rank = run_dir, run_dir / "logs", rank
         self._starts: list[int] = []
-        self._read: dict[int, bytes] = {}
         self._segment_size: int | None = None
-        self.turn = -1
-        """The turn of the watch at which it was refreshed."""
-        self.over = False
-        """Nothing more would be printed, as of that turn."""
 
     def refresh(self) -> None:
         self._starts = [0] if self._is_one_segment() else self._listed()
-        self._read.clear()
 
     def _is_one_segment(self) -> bool:
         """Most logs are one segment: then the files of an array's other indexes need not be listed."""
@@ -47,15 +42,9 @@ class LogReader:
         return first.exists() and not second.exists()
 
     def _listed(self) -> list[int]:
-        prefix, suffix = f"rank-{self._rank}.", ".log"
-        try:
-            names = os.listdir(self._folder)  # noqa: PTH208 (names are all it needs)
-        except OSError:
-            names = []
-        found = (
-            name[len(prefix) : -len(suffix)] for name in names if name.startswith(prefix) and name.endswith(suffix)
-        )
-        return sorted(int(start) for start in found)
+        with suppress(FileNotFoundError):  # the run has just been removed
+            return sorted(int(path.name.split(".")[1]) for path in self._folder.glob(f"rank-{self._rank}.*.log"))
+        return []
 
     @property
     def is_cut(self) -> bool:
@@ -66,7 +55,7 @@ class LogReader:
         """Return the next block from `offset` on and the offset after it, or nothing. A gap is stated in a line."""
         at = self._segment(offset)
         if at is not None:
-            data = self._block(at, offset)
+            data = self._pread(at, offset - at, BLOCK)
             if data:
                 return data, offset + len(data)
         later = next((start for start in self._starts if start > offset), None)
@@ -81,13 +70,6 @@ class LogReader:
 
     def _segment(self, offset: int) -> int | None:
         return next((start for start in reversed(self._starts) if start <= offset), None)
-
-    def _block(self, start: int, offset: int) -> bytes:
-        if offset not in self._read:
-            if len(self._read) > 8:
-                self._read.clear()
-            self._read[offset] = self._pread(start, offset - start, BLOCK)
-        return self._read[offset]
 
     def _pread(self, start: int, position: int, length: int) -> bytes:
         try:
@@ -154,18 +136,15 @@ class LogReader:
             return 0
         with index:
             count = index.seek(0, os.SEEK_END) // ENTRY.size
-            low, high = 0, count
-            while low < high:
-                middle = (low + high) // 2
-                index.seek(middle * ENTRY.size)
-                if ENTRY.unpack(index.read(ENTRY.size))[1] + 1 > wanted:
-                    high = middle
-                else:
-                    low = middle + 1
-            if low == count:
-                return self.size()
-            index.seek(low * ENTRY.size)
-            return int(ENTRY.unpack(index.read(ENTRY.size))[0])
+            at = bisect_right(range(count), wanted - 1, key=lambda number: _entry(index, number)[1])
+            return _entry(index, at)[0] if at < count else self.size()
+
+
+def _entry(index: BinaryIO, number: int) -> tuple[int, float]:
+    """Return an offset and the time at which it was printed."""
+    index.seek(number * ENTRY.size)
+    offset, at = ENTRY.unpack(index.read(ENTRY.size))
+    return offset, at
 
 
 def _line_start(block: bytes, from_end: int) -> int:
