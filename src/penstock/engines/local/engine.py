@@ -38,7 +38,7 @@ from penstock.engines.local.cgroups import CgroupLimits, detect
 from penstock.engines.local.changes import RunWatcher
 from penstock.engines.local.events import run_events
 from penstock.engines.local.exec import start_program
-from penstock.engines.local.gpus import GpuMonitor, GpuReading, find_gpus, find_locked, lock_directory_check
+from penstock.engines.local.gpus import GpuMonitor, find_locked, lock_directory_check
 from penstock.engines.local.inspect import inspect_run
 from penstock.engines.local.layout import Layout, disk_errors
 from penstock.engines.local.logs import LocalLogs
@@ -55,7 +55,7 @@ from penstock.engines.shared.disk import disk_of
 from penstock.engines.shared.refusals import by_place
 from penstock.errors import PenstockError, StorageFull
 from penstock.settings import Settings
-from penstock.wire.measures import Measure, NodeMeasure
+from penstock.wire.measures import GpuMeasure, Measure, NodeMeasure
 from penstock.wire.server import Check
 
 log = logging.getLogger(__name__)
@@ -74,8 +74,7 @@ class LocalEngine:
         self._layout = Layout(settings)
         self._claims = LocalClaims(settings, self._layout)
         self._limits = CgroupLimits()
-        self._gpus: tuple[Gpu, ...] = ()
-        self._gpu_monitor = GpuMonitor()
+        self._gpus = GpuMonitor()
         self._ports = PortConnector()
         self._held_gpus: dict[Run, tuple[str, ...]] = {}
         """GPUs that runs of ours hold or are about to hold."""
@@ -95,10 +94,8 @@ class LocalEngine:
         except StorageFull as error:  # what is there from the last time will do
             log.warning("%s", error)
         self._limits = await asyncio.to_thread(detect, self._settings.max_processes)
-        self._gpus = await asyncio.to_thread(find_gpus)
-        if self._gpus:
-            await self._gpu_monitor.open()
-        self._exit_stack.callback(self._gpu_monitor.close)
+        await self._gpus.open()
+        self._exit_stack.callback(self._gpus.close)
         with suppress(PenstockError):  # whoever starts something then hears it
             await self._try_sandbox()
         self._logs = LocalLogs(self._layout)
@@ -129,22 +126,24 @@ class LocalEngine:
     # -- the machine ---------------------------------------------------------------------------------------------
 
     async def checks(self) -> list[Check]:
-        found = await asyncio.to_thread(doctor.check_all, self._settings, self._limits, self._gpus)
-        locks = lock_directory_check(self._settings.gpu_lock_dir, self._gpus)
+        gpus = list(self._gpus.known.values())
+        found = await asyncio.to_thread(doctor.check_all, self._settings, self._limits, gpus)
+        locks = lock_directory_check(self._settings.gpu_lock_dir) if gpus else None
         return [*found, locks] if locks else found
 
     async def nodes(self) -> list[Node]:
         ours = {uuid for uuids in self._held_gpus.values() for uuid in uuids}
-        others = [gpu.uuid for gpu in self._gpus if gpu.uuid not in ours]
-        taken = set(find_locked(self._settings.gpu_lock_dir, others))
-        readings = await self._gpu_monitor.read()
+        taken = find_locked(self._settings.gpu_lock_dir, [uuid for uuid in self._gpus.known if uuid not in ours])
+        measures = await self._gpus.read()
         disk = disk_of(self._settings)
         return [
             Node(
                 name=socket.gethostname(),
                 cpus_milli=parse_cpus(self._settings.cpus) if self._settings.cpus else _cpus(),
                 memory_bytes=parse_bytes(self._settings.memory) if self._settings.memory else memory_of_machine(),
-                gpus=tuple(_seen(gpu, readings.get(gpu.uuid), elsewhere=gpu.uuid in taken) for gpu in self._gpus),
+                gpus=tuple(
+                    _seen(gpu, measures[uuid], elsewhere=uuid in taken) for uuid, gpu in self._gpus.known.items()
+                ),
                 cpu_product=cpu_product(),
                 version=__version__,
                 full=disk.said() if disk.is_short else None,
@@ -222,8 +221,7 @@ class LocalEngine:
 
     async def _launch(self, run_dir: Path, launch: Launch) -> None:
         bwrap = doctor.find_bwrap() if self._settings.sandbox == "bubblewrap" else ""
-        gpus = {gpu.uuid: gpu for gpu in self._gpus}
-        machine = Machine(self._settings, self._layout, self._claims, self._limits, gpus, bwrap)
+        machine = Machine(self._settings, self._layout, self._claims, self._limits, self._gpus.known, bwrap)
         process = None
         while process is None and snapshot.read_began(run_dir) is None and not snapshot.has_ended(run_dir):
             process = await asyncio.to_thread(runs.start_supervisor, run_dir, launch, machine)
@@ -288,26 +286,24 @@ class LocalEngine:
         return await asyncio.to_thread(inspect_run, self._layout.run_dir(run), run.attempt)
 
     async def top(self, run: Run, part: int) -> Measure:
-        gpus = {gpu.uuid: gpu for gpu in self._gpus}
-        return await usage.measure(self._layout.run_dir(run), part, gpus, await self._gpu_monitor.read())
+        return await usage.measure(self._layout.run_dir(run), part, await self._gpus.read())
 
     async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
         name = socket.gethostname()
         if name not in names:
             return []
-        gpus = {gpu.uuid: gpu for gpu in self._gpus}
-        return [await measure_machine(name, gpus, await self._gpu_monitor.read())]
+        return [await measure_machine(name, (await self._gpus.read()).values())]
 
     async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:
-        return by_place(workloads, usage.measures(await self._gpu_monitor.read()))
+        return by_place(workloads, await self._gpus.read())
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
         return await self._ports.connect(self._layout.run_dir(run), part, port)
 
 
-def _seen(gpu: Gpu, reading: GpuReading | None, *, elsewhere: bool) -> Gpu:
-    known = {"memory_used_bytes": reading.memory_used_bytes, "processes": reading.processes} if reading else {}
-    return gpu.model_copy(update={"taken_elsewhere": elsewhere, **known})
+def _seen(gpu: Gpu, measure: GpuMeasure, *, elsewhere: bool) -> Gpu:
+    seen = {"memory_used_bytes": measure.memory_used_bytes, "processes": measure.processes or ()}
+    return gpu.model_copy(update={"taken_elsewhere": elsewhere, **seen})
 
 
 def _cpus() -> int:
