@@ -63,8 +63,7 @@ class PortConnector:
             if await asyncio.to_thread(_takers, port, way) == allowed:
                 return connected
             await connected.close()
-        elsewhere = await asyncio.to_thread(_elsewhere, run_dir, part, port)
-        raise Conflict(f"Nothing of it listens on port {port}{elsewhere}.")
+        raise Conflict(f"Nothing of it listens on port {port} of 127.0.0.1.")
 
     def _allowed(self, run_dir: Path, part: int, port: int, way: Loopback) -> frozenset[int]:
         """Return the sockets that would take the connection, if all of them belong to the part; else none."""
@@ -83,29 +82,18 @@ class PortConnector:
 
 
 def _takers(port: int, way: Loopback) -> frozenset[int]:
-    return frozenset(inode for address, inode in _listening(port) if address in way.takers)
-
-
-def _listening(port: int) -> list[tuple[str, int]]:
-    """Return address and number of each socket on this machine that listens on the port."""
-    found = []
+    """Return the numbers of the sockets on this machine that would take the connection."""
+    found = set()
     for fields in tcp_sockets():
         address, _, number = fields[1].rpartition(":")
-        if fields[3] == LISTENING and int(number, 16) == port:
-            found.append((address, int(fields[9])))
-    return found
+        if fields[3] == LISTENING and int(number, 16) == port and address in way.takers:
+            found.add(int(fields[9]))
+    return frozenset(found)
 
 
 def _sockets(part: RunningPart) -> set[int]:
     """Return the numbers of all sockets that processes of the part hold, as far as we may see them."""
     return {socket for process in part_processes(part) for socket in sockets_of(process.pid)}
-
-
-def _elsewhere(run_dir: Path, part: int, port: int) -> str:
-    """Mention the address, if the part listens where only others can reach it."""
-    reached = WAYS[0].takers | WAYS[1].takers
-    others = {inode for address, inode in _listening(port) if address not in reached}
-    return " of 127.0.0.1" if others and others & _sockets(find_part(run_dir, part)) else ""
 
 
 class PortConnection:
