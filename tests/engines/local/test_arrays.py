@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -216,8 +217,9 @@ def test_that_the_disk_is_full_is_no_failed_try_to_start_an_index(place: Path) -
 
 
 def _settle(array: IndexQueue) -> None:
-    for handle in array.handles:
-        array.cleaned(handle)
+    while array.handles:
+        time.sleep(0.01)
+        array.cleaned()
 
 
 async def _none_left(mark: str) -> None:

@@ -69,11 +69,13 @@ class IndexQueue:
                 complain(error)
             self._clean.append(place)
 
-    def cleaned(self, handle: int) -> None:
-        pid, place = self._cleaners.pop(handle)
-        os.close(handle)
-        os.waitpid(pid, 0)
-        self._clean.append(place)
+    def cleaned(self) -> None:
+        """Take note of the places that are clean by now."""
+        for handle, (pid, place) in list(self._cleaners.items()):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                os.close(handle)
+                del self._cleaners[handle]
+                self._clean.append(place)
 
     def take(self) -> tuple[int, int, int] | None:
         """Return a free place, the next index, and how often that was tried; None if there is no such pair."""

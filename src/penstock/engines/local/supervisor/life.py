@@ -17,29 +17,22 @@ from penstock.engines.shared.processes import read_text
 
 from .directories import erase
 from .processes import remove_group
-from .rank import Rank, outcome, stopped, unit
+from .rank import Rank, boottime, outcome, stopped, unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms
+    from collections.abc import Callable
     from typing import Any
 
     from .array import IndexQueue
     from .disk import DiskScans
     from .start import Started
 
-DRAIN_SECONDS = 5.0
-"""How long output may still come after a node's processes are gone; that happens only if they handed their pipe on."""
-
 LOOK_SECONDS = 0.1
 """How often to look, while a run is stopping, whether only the ends of pipes are left of it."""
 
 DISK_GRACE = 1
 """The most seconds between TERM and KILL for what fills the disk; the kubelet gives no more."""
-
-
-def boottime() -> float:
-    """Return a time that counts on while the machine sleeps, and that no clock setting moves."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Supervisor:
@@ -123,53 +116,34 @@ class Supervisor:
         for fd in handlers:
             poll.register(fd, select.POLLIN)
         for fd, _ in poll.poll(self._timeout()):
-            self._handle(fd, *handlers[fd])
+            handlers[fd]()
         self._check_times()
         self._go_if_ready()
         for rank in list(self.ranks):
             self._settle(rank)
         self._start_waiting()
 
-    def _descriptors(self) -> dict[int, tuple[str, Rank | None]]:
-        found: dict[int, tuple[str, Rank | None]] = {self.control: ("control", None)}
+    def _descriptors(self) -> dict[int, Callable[[], None]]:
+        """Return what is to be done when a descriptor can be read."""
+        found: dict[int, Callable[[], None]] = {self.control: self._hear_stop}
         for rank in self.ranks:
-            over = rank.code is not None or rank.paused
-            init = rank.init if over else -1
-            for what, fd in (("log", rank.log_pipe), ("status", rank.status_pipe), ("pid", rank.pidfd), ("init", init)):
-                if fd >= 0:
-                    found[fd] = (what, rank)
+            found |= {rank.log_pipe: rank.copy_log, rank.status_pipe: rank.read_status, rank.pidfd: rank.reap}
+            if rank.code is not None or rank.paused:
+                found[rank.init] = rank.resume
         if self.array:
-            found |= dict.fromkeys(self.array.handles, ("cleaned", None))
-        if self.scans and self.scans.pipe >= 0:
-            found[self.scans.pipe] = ("disk", None)
+            found |= dict.fromkeys(self.array.handles, self.array.cleaned)
+        if self.scans:
+            found[self.scans.pipe] = self._look_at_sizes
+        found.pop(-1, None)  # what is closed
         return found
 
-    def _handle(self, fd: int, what: str, rank: Rank | None) -> None:
-        if rank is None:
-            self._handle_own(fd, what)
-        elif what == "log":
-            rank.copy_log(time.time())
-        elif what == "status":
-            rank.read_status()
-        elif what == "pid":
-            rank.reap()
-            rank.kill()
-            rank.drain_until = boottime() + DRAIN_SECONDS
-        else:
-            rank.resume()
-
-    def _handle_own(self, fd: int, what: str) -> None:
-        if what == "control":
-            os.read(self.control, 4096)
-            grace = self._stop_grace()
-            if grace is not None and (self.stop_grace is None or grace < self.stop_grace):
-                self.stop_grace = grace
-                self._event({"event": "stop", "at": time.time(), "grace": grace})
-                self._end_all("stop", None, grace)
-        elif what == "cleaned" and self.array:
-            self.array.cleaned(fd)
-        elif what == "disk" and self.scans:
-            self._look_at_sizes(self.scans.read_sizes(boottime()) or {})
+    def _hear_stop(self) -> None:
+        os.read(self.control, 4096)
+        grace = self._stop_grace()
+        if grace is not None and (self.stop_grace is None or grace < self.stop_grace):
+            self.stop_grace = grace
+            self._event({"event": "stop", "at": time.time(), "grace": grace})
+            self._end_all("stop", None, grace)
 
     def _timeout(self) -> int | None:
         """Return the milliseconds to the next thing due; a minute at most, since poll does not count the time
@@ -198,9 +172,10 @@ class Supervisor:
         if self.scans and self.scans.due is not None and now >= self.scans.due:
             self.scans.begin(self.ranks, now)
 
-    def _look_at_sizes(self, found: dict[int, list[int]]) -> None:
+    def _look_at_sizes(self) -> None:
         from .disk import exceeded
 
+        found = (self.scans.read_sizes(boottime()) if self.scans else None) or {}
         for rank in self.ranks:
             if rank.number in found and (said := exceeded(rank.plan["disk"], found[rank.number])):
                 self._end_for("disk", rank, said)
@@ -289,15 +264,10 @@ class Supervisor:
     def _mark_end(self, rank: Rank) -> None:
         """Wake those who follow the log; on a full disk the result does."""
         try:
-            fd = os.open(f"logs/rank-{rank.number}.end", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            with open(f"logs/rank-{rank.number}.end", "w") as file:  # noqa: PTH123
+                file.write("\n")
         except OSError:
             return
-        try:
-            os.write(fd, b"\n")
-        except OSError:
-            return
-        finally:
-            os.close(fd)
 
     def _event(self, event: dict[str, Any]) -> None:
         try:
