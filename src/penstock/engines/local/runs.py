@@ -96,7 +96,7 @@ def _popen(run_dir: Path, held: list[int]) -> subprocess.Popen[bytes]:
 
 async def await_began(process: subprocess.Popen[bytes], run_dir: Path) -> None:
     """Return once the run has begun on disk: what we started is not the supervisor but its parent, which ends then."""
-    if await _ended(process):
+    if await asyncio.to_thread(process.wait):
         said = _last_line(run_dir / "supervisor.log")
         if "No space left" in said:
             raise StorageFull(f"There is no room left on the disk of {run_dir}.", hint="free some space there")
@@ -108,29 +108,13 @@ def _last_line(path: Path) -> str:
     return lines[-1] if lines else "it said nothing"
 
 
-async def _ended(process: subprocess.Popen[bytes]) -> int:
-    done = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    pidfd = os.pidfd_open(process.pid)
-    loop.add_reader(pidfd, done.set)
-    try:
-        await done.wait()
-    finally:
-        loop.remove_reader(pidfd)
-        os.close(pidfd)
-    return process.wait()
-
-
 def request_stop(run_dir: Path, mode: int, grace: int) -> None:
     """Write `stop` into the room that was reserved with the run; a second time, in place."""
     path, word = str(run_dir / "stop"), f"{grace:<{STOP_SIZE}}"
     with disk_errors(run_dir):
         run_dir.mkdir(mode=mode, exist_ok=True)
-        try:
+        if not overwrite(path, word):
             replace(path, word)
-        except OSError:
-            if not overwrite(path, word):
-                raise
     wake_supervisor(run_dir)
 
 
