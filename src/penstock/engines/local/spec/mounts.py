@@ -6,6 +6,7 @@ them. Where something does (a data directory in /opt, an interpreter beside it),
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -112,21 +113,16 @@ def _open_place(parent: int, name: str, account: Account | None, shown: str) -> 
         with suppress(FileExistsError):
             os.mkdir(name, 0o755, dir_fd=parent)
             made = True
-    fd = _open_directory(parent, name, shown)
+    try:
+        fd = os.open(name, _OPEN, dir_fd=parent)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            said = f"The mount path '{shown}' goes through a file or link in the volume around it."
+            raise Conflict(said) from error
+        raise
     if account and made and os.geteuid() == 0 and os.fstat(fd).st_uid == 0:
         os.fchown(fd, account.uid, account.gid)
     return fd
-
-
-def _open_directory(parent: int, name: str, shown: str) -> int:
-    try:
-        return os.open(name, _OPEN, dir_fd=parent)
-    except NotADirectoryError as error:
-        raise Conflict(f"The mount path '{shown}' goes through a file or link in the volume around it.") from error
-    except OSError as error:
-        if error.errno == 40:  # ELOOP: a link
-            raise Conflict(f"The mount path '{shown}' goes through a link in the volume around it.") from error
-        raise
 
 
 OWN_DIRECTORIES = {"/tmp": "tmp", "/var/tmp": "vartmp"}  # noqa: S108  (paths inside a job)

@@ -19,7 +19,6 @@ from penstock.engines.base import Launch
 from penstock.engines.local.cgroups import CgroupLimits
 from penstock.engines.local.gpus import device_binds
 from penstock.engines.local.layout import Layout
-from penstock.engines.local.refusals import refusals
 from penstock.engines.local.spec import venv as venvs
 from penstock.engines.local.spec.identity import Identity, choose_identity
 from penstock.engines.local.spec.mounts import (
@@ -58,7 +57,6 @@ from penstock.engines.local.spec.script import (
 from penstock.engines.local.supervisor.directories import Entry, erase, make_folder
 from penstock.engines.local.supervisor.start import OPTIONS
 from penstock.engines.local.volumes import LocalClaims
-from penstock.errors import Invalid
 from penstock.settings import Settings
 
 BASH = shutil.which("bash") or "/bin/bash"
@@ -97,7 +95,6 @@ class RunPlan:
 
 def write_plan(run_dir: Path, launch: Launch, machine: Machine) -> None:
     """Write the plan of a run that has not begun, whose lock the caller holds. It may be written again."""
-    _refuse(launch, machine)
     who = choose_identity(launch.account, machine.settings)
     binds = volume_mounts(launch, machine.claims) if machine.sandboxed else []
     venv = venvs.read_venv(launch.venv, server_directories(machine.settings), who) if launch.venv else None
@@ -121,12 +118,6 @@ def write_plan(run_dir: Path, launch: Launch, machine: Machine) -> None:
     fresh.touch(mode=0o600)
     fresh.write_bytes(marshal.dumps(written))
     fresh.rename(run_dir / "plan")
-
-
-def _refuse(launch: Launch, machine: Machine) -> None:
-    """Refuse a launch that the settings no longer allow; its submitter was told of all else."""
-    if found := refusals(launch.spec, machine.settings, machine.bwrap):
-        raise Invalid(f"{'.'.join(found[0].keys)}: {found[0].message}.", hint=found[0].hint)
 
 
 def _indexes(launch: Launch) -> list[int] | None:
