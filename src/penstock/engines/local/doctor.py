@@ -29,18 +29,7 @@ ALLOW_BWRAP = (
 NAMESPACES = {"kernel.unprivileged_userns_clone": "1", "user.max_user_namespaces": "28633"}
 """Kernel settings that allow user namespaces; not every kernel has both."""
 OR_NONE = 'or set sandbox = "none": jobs then see the whole machine'
-NETWORK_FILE_SYSTEMS = {
-    "nfs",
-    "nfs4",
-    "cifs",
-    "smb3",
-    "9p",
-    "fuse.sshfs",
-    "ceph",
-    "glusterfs",
-    "fuse.glusterfs",
-    "lustre",
-}
+NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "fuse.glusterfs", "lustre"}
 
 
 def find_bwrap() -> str:

@@ -22,7 +22,7 @@ from penstock.engines.local.spec.sandbox import setpriv_prefix
 from penstock.errors import Forbidden, Unavailable
 from penstock.settings import Settings
 
-SETGROUPS = {"x86_64": 116, "aarch64": 159, "riscv64": 159, "ppc64le": 81, "s390x": 206}
+SETGROUPS = {"x86_64": 116, "aarch64": 159}
 """The number of the system call; the C library's own function changes the groups of all threads."""
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ def _take_rights(who: Identity) -> None:
 
 
 JOIN_SESSION_KEYRING = 1
-KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
+KEYCTL = {"x86_64": 250, "aarch64": 219}
 """The number of the system call; the C library has no name for it."""
 
 _libc = ctypes.CDLL(None)
