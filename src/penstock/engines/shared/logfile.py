@@ -83,13 +83,13 @@ class LogFile:
                 room = min(self._starts[-1] + self.size - self._offset, self._unlooked)
                 written = os.write(self._fd, data[:room])
             except OSError:
-                self._cut(len(data))
+                self._lose(len(data))
                 return
             self._offset += written
             self._unlooked -= written
             data = data[written:]
 
-    def _cut(self, lost: int) -> None:
+    def _lose(self, lost: int) -> None:
         self._lost += lost
         self._unlooked = 0
         if self._is_cut:
