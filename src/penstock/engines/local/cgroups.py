@@ -20,7 +20,6 @@ from penstock.engines.shared.processes import read_text
 PERIOD = 100_000
 CONTROLLERS = ("memory", "cpu", "pids")
 MOUNTS = Path("/proc/self/mounts")
-NO_MEMORY: dict[str, Any] = {"peak": None, "oom": None, "limit_text": None}
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class CgroupLimits:
     def memory_record(self, name: str, asked: Resources) -> dict[str, Any]:
         """Name the files from which the supervisor reads how much a node used, and whether it was killed for that."""
         if not self.enforced:
-            return NO_MEMORY
+            return {"peak": None, "oom": None, "limit_text": None}
         group = self.roots["memory"] / name
         peak, oom = (
             ("memory.max_usage_in_bytes", "memory.oom_control")
@@ -115,13 +114,13 @@ def _candidates(mount: Path) -> Iterator[Path]:
         yield mount
         return
     current = mount
-    for part in Path(own_group()).parts[1:]:
+    for part in Path(_own_group()).parts[1:]:
         current /= part
         if os.access(current, os.W_OK) and os.access(current / "cgroup.procs", os.W_OK):
             yield current
 
 
-def own_group() -> str:
+def _own_group() -> str:
     """Return the path of the server's own group below the mount of control groups v2."""
     lines = (read_text("/proc/self/cgroup") or "").splitlines()
     return next((line[3:] for line in lines if line.startswith("0::")), "/")

@@ -13,7 +13,7 @@ from pathlib import Path
 from penstock.domain.nodes import Gpu
 from penstock.engines.local.cgroups import CgroupLimits
 from penstock.engines.local.spec.identity import find_setpriv
-from penstock.engines.local.spec.sandbox import SandboxProgram, empty_sandbox, setpriv_prefix
+from penstock.engines.local.spec.sandbox import empty_sandbox, setpriv_prefix
 from penstock.engines.local.spec.script import DEFAULT_PATH
 from penstock.engines.shared.processes import read_text
 from penstock.errors import Unavailable
@@ -46,13 +46,13 @@ def probe_sandbox(settings: Settings) -> None:
         return
     bwrap = find_bwrap()
     if os.geteuid() != 0:
-        _try(empty_sandbox(bwrap, SandboxProgram(("/bin/true",))), None)
+        _try(empty_sandbox(bwrap), None)
         return
     uid, gid = _root_account(settings)
     prefix = setpriv_prefix(find_setpriv(), uid, gid, [])
-    _try(empty_sandbox(bwrap, SandboxProgram(("/bin/true",), prefix)), None)
+    _try(empty_sandbox(bwrap, prefix), None)
     if settings.mode == "system":
-        _try(empty_sandbox(bwrap, SandboxProgram(("/bin/true",))), (uid, gid))
+        _try(empty_sandbox(bwrap), (uid, gid))
 
 
 def _try(argv: Sequence[str], who: tuple[int, int] | None) -> None:

@@ -108,7 +108,6 @@ class LocalEngine:
         self._exit_stack.push_async_callback(asyncio.wait, [removals])
 
     async def close(self) -> None:
-        """Close whatever `open` came to open. Runs go on."""
         await self._exit_stack.aclose()
         for scan in list(self._volume_scans.values()):
             scan.cancel()
@@ -185,8 +184,6 @@ class LocalEngine:
     # -- runs ----------------------------------------------------------------------------------------------------
 
     async def refusals(self, spec: Spec, owner: tuple[str, str] = ("", "")) -> list[Refusal]:
-        if not spec.scratch:  # nothing that bubblewrap is asked for
-            return refusals(spec, self._settings, "")
         return await asyncio.to_thread(refusals, spec, self._settings, self._bwrap())
 
     async def notices(self, spec: Spec) -> list[str]:
@@ -248,7 +245,6 @@ class LocalEngine:
             await self._erase(runs.clean_up, run_dir)
 
     async def remove(self, run: Run) -> None:
-        """Delete all that is left of a run; one that still runs is ended first."""
         run_dir = self._layout.run_dir(run)
         if snapshot.lock_is_held(run_dir):
             await self.stop(run, 0)

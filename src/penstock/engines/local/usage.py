@@ -64,12 +64,8 @@ def _measure(part: RunningPart, before: PartSample, gpus: tuple[GpuMeasure, ...]
         disk_read_bytes=read,
         disk_written_bytes=written,
         processes=tuple(shown[:MOST_PROCESSES]),
-        message=_message(len(shown)),
+        message=f"{len(shown):,} processes, of which the busiest are shown" if len(shown) > MOST_PROCESSES else None,
     )
-
-
-def _message(count: int) -> str | None:
-    return f"{count:,} processes, of which the busiest are shown" if count > MOST_PROCESSES else None
 
 
 def _process(process: Process, before: PartSample, seconds: float) -> ProcessMeasure:
@@ -94,7 +90,7 @@ def _user_of(folder: str) -> str:
         return "?"
 
 
-@functools.lru_cache(256)
+@functools.cache
 def _name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name

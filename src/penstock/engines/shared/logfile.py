@@ -47,13 +47,6 @@ class LogFile:
         self.recent = b""
         """The last few hundred bytes, for a message about what went wrong before anything ran."""
 
-    def open(self) -> None:
-        """Make the first segment before there is anything to write, so that the first line need not wait for it."""
-        try:
-            self._rotate()
-        except OSError:
-            return  # tried again with the first output
-
     def write(self, data: bytes, now: float) -> None:
         self.recent = (self.recent + data)[-600:]
         if self._lost:

@@ -10,7 +10,6 @@ import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from penstock.domain.quantities import show_bytes
 from penstock.domain.users import Account
 from penstock.domain.workloads import Medium, Scratch, Spec
 from penstock.engines.base import BoundMount, Launch
-from penstock.engines.local.cgroups import own_group
 from penstock.engines.local.layout import disk_errors
 from penstock.engines.local.spec.identity import Identity
 from penstock.engines.local.spec.sandbox import (
@@ -31,12 +29,10 @@ from penstock.engines.local.spec.sandbox import (
     in_system,
     within,
 )
-from penstock.engines.local.supervisor.directories import Entry
+from penstock.engines.local.supervisor.directories import Entry, open_below
 from penstock.engines.local.volumes import LocalClaims
 from penstock.errors import Conflict, Invalid, Unavailable
 from penstock.settings import Settings
-
-_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def volume_mounts(launch: Launch, claims: LocalClaims) -> list[BindMount]:
@@ -108,13 +104,8 @@ def refuse_inside(volumes: Sequence[BindMount], others: Sequence[BindMount]) -> 
 def _open_place(parent: int, name: str, account: Account | None, shown: str) -> int:
     """Open a directory. With an account it is made where it is not there, and given to the account by descriptor, since
     its owner may put something else under that name at any moment."""
-    made = False
-    if account:
-        with suppress(FileExistsError):
-            os.mkdir(name, 0o755, dir_fd=parent)
-            made = True
     try:
-        fd = os.open(name, _OPEN, dir_fd=parent)
+        fd, made = open_below(parent, name, 0o755 if account else None)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             said = f"The mount path '{shown}' goes through a file or link in the volume around it."
@@ -230,8 +221,8 @@ def hidden_paths(settings: Settings, who: Identity) -> list[str]:
 
 
 def control_groups(own: Sequence[str], version: int) -> list[BindMount]:
-    """Show the job's own groups where programs look for the machine's, and no others: their names are the ids of jobs.
-    `own` are those it was given; a job that was given none is in the server's."""
+    """Show the job's own groups where programs look for the machine's, and no others: their names are the ids of
+    jobs."""
     if not os.path.isdir(CONTROL_GROUPS):  # noqa: PTH112
         return []
     if version == 1:
@@ -240,8 +231,7 @@ def control_groups(own: Sequence[str], version: int) -> list[BindMount]:
             MaskMount(dest=CONTROL_GROUPS),
             *(bind for path, mount in places for bind in _of_controller(path, mount)),
         ]
-    path = own[0] if own else _servers_group()
-    return [BindMount(path, CONTROL_GROUPS, "--ro-bind") if path else MaskMount(dest=CONTROL_GROUPS)]
+    return [BindMount(own[0], CONTROL_GROUPS, "--ro-bind") if own else MaskMount(dest=CONTROL_GROUPS)]
 
 
 def _of_controller(path: str, mount: str) -> Iterator[BindMount]:
@@ -249,12 +239,6 @@ def _of_controller(path: str, mount: str) -> Iterator[BindMount]:
     name = Path(mount).name
     for shown in sorted({name, *name.split(",")}):
         yield BindMount(path, f"{CONTROL_GROUPS}/{shown}", "--ro-bind")
-
-
-def _servers_group() -> str | None:
-    """Return the server's own group if it has limits: the one at the very top has none."""
-    path = os.path.normpath(f"{CONTROL_GROUPS}/{own_group()}")
-    return path if os.path.exists(f"{path}/memory.max") else None  # noqa: PTH110
 
 
 def masks(paths: Iterable[str], binds: Sequence[BindMount]) -> list[MaskMount]:

@@ -38,7 +38,6 @@ from penstock.engines.local.spec.mounts import (
 from penstock.engines.local.spec.sandbox import (
     BindMount,
     SandboxMounts,
-    SandboxProgram,
     arrange_mounts,
     bwrap_options,
     call_filter,
@@ -150,8 +149,8 @@ def _rank(plan: RunPlan, number: int) -> dict[str, Any]:
         "make": entries if launch.spec.array else [],
         "owner": owner,
         "argv": _argv(paths, machine, who),
-        "options": bwrap_options(machine.bwrap, mounts, _payload(paths, who)) if machine.sandboxed else [],
-        "filter": call_filter(machine.bwrap, _payload(paths, who)) if machine.sandboxed else b"",
+        "options": bwrap_options(machine.bwrap, mounts, as_root=bool(who.setpriv)) if machine.sandboxed else [],
+        "filter": call_filter(machine.bwrap, as_root=bool(who.setpriv)) if machine.sandboxed else b"",
         "held": mounts.held,
         "by_descriptor": mounts.by_descriptor,
         "inside": mounts.inside,
@@ -222,13 +221,8 @@ def _envs(plan: RunPlan, paths: NodePaths, folder: Path, number: int) -> dict[st
 
 
 def _argv(paths: NodePaths, machine: Machine, who: Identity) -> list[str]:
-    payload = _payload(paths, who)
     sandbox = [machine.bwrap, "--args", str(OPTIONS), "--"] if machine.sandboxed else []
-    return [*sandbox, *payload.setpriv, *payload.argv]
-
-
-def _payload(paths: NodePaths, who: Identity) -> SandboxProgram:
-    return SandboxProgram((BASH, "--noprofile", "--norc", f"{paths.scripts}/start.sh"), who.setpriv)
+    return [*sandbox, *who.setpriv, BASH, "--noprofile", "--norc", f"{paths.scripts}/start.sh"]
 
 
 def _mounts(plan: RunPlan, paths: NodePaths, folder: Path, number: int, groups: list[dict[str, Any]]) -> SandboxMounts:

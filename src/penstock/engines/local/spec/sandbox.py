@@ -71,15 +71,6 @@ class MemoryMount(BindMount):
 
 
 @dataclass(frozen=True)
-class SandboxProgram:
-    """The program that runs inside, and how it becomes its account. Without `setpriv`, bubblewrap itself already is
-    that account and needs a user namespace."""
-
-    argv: tuple[str, ...]
-    setpriv: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class SandboxMounts:
     """The mounts in the order of bubblewrap's options, and what the supervisor does about them."""
 
@@ -119,22 +110,21 @@ def arrange_mounts(bwrap: str, binds: Sequence[BindMount], volumes: Sequence[Bin
     return SandboxMounts(sorted(placed, key=_depth), inside, can_bind_by_descriptor(bwrap))
 
 
-def empty_sandbox(bwrap: str, payload: SandboxProgram) -> list[str]:
-    """Return the command of a sandbox without mounts."""
+def empty_sandbox(bwrap: str, setpriv: Sequence[str] = ()) -> list[str]:
+    """Return the command of a sandbox without mounts, in which nothing is done."""
     nothing = SandboxMounts([], [], by_descriptor=False)
-    return [bwrap, *bwrap_options(bwrap, nothing, payload, hold=None), "--", *payload.setpriv, *payload.argv]
+    return [bwrap, *bwrap_options(bwrap, nothing, hold=None, as_root=bool(setpriv)), "--", *setpriv, "/bin/true"]
 
 
-def bwrap_options(
-    bwrap: str, mounts: SandboxMounts, payload: SandboxProgram, *, hold: str | None = LOCK_FD
-) -> list[str]:
-    """Return bubblewrap's options; `hold` is a descriptor that stays open as long as anything runs inside."""
+def bwrap_options(bwrap: str, mounts: SandboxMounts, *, as_root: bool, hold: str | None = LOCK_FD) -> list[str]:
+    """Return bubblewrap's options. It needs a user namespace unless it stays root, so that setpriv inside takes the
+    account on. `hold` is a descriptor that stays open as long as anything runs inside."""
     binds = mounts.binds
     return [
         *("--unshare-pid", "--unshare-ipc", "--unshare-cgroup-try", "--die-with-parent", "--new-session"),
         *(("--sync-fd", hold) if hold else ()),
-        *_privileges(bwrap, payload),
-        *(("--seccomp", str(FILTER)) if hold and call_filter(bwrap, payload) else ()),
+        *_privileges(bwrap, as_root=as_root),
+        *(("--seccomp", str(FILTER)) if hold and call_filter(bwrap, as_root=as_root) else ()),
         *system_directories([bind.dest for bind in binds]),
         *("--proc", "/proc", "--dev", "/dev", "--dir", "/run"),
         *_resolver(),
@@ -144,16 +134,16 @@ def bwrap_options(
     ]
 
 
-def _privileges(bwrap: str, payload: SandboxProgram) -> list[str]:
-    if not payload.setpriv:
+def _privileges(bwrap: str, *, as_root: bool) -> list[str]:
+    if not as_root:
         return ["--unshare-user", *(["--disable-userns"] if _can_disable_userns(bwrap) else [])]
     needed = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
     return ["--cap-drop", "ALL", *(word for cap in needed for word in ("--cap-add", cap))]
 
 
-def call_filter(bwrap: str, payload: SandboxProgram) -> bytes:
+def call_filter(bwrap: str, *, as_root: bool) -> bytes:
     """Return the filter that keeps a job from making user namespaces, where bubblewrap cannot prevent that itself."""
-    return no_user_namespaces() if payload.setpriv or not _can_disable_userns(bwrap) else b""
+    return no_user_namespaces() if as_root or not _can_disable_userns(bwrap) else b""
 
 
 @functools.cache

@@ -76,8 +76,6 @@ class Supervisor:
             self._write_began()
         except OSError as error:
             self.give_up(error)
-        for rank in self.ranks:
-            rank.log.open()
 
     def _write_began(self) -> None:
         boot = (read_text("/proc/sys/kernel/random/boot_id") or "").strip()
@@ -210,7 +208,6 @@ class Supervisor:
                     rank.failure = f"It could not be started: {error.strerror or error}."
                     self._write_end(rank)
                 continue
-            rank.log.open()
             self.ranks.append(rank)
 
     # -- ending --------------------------------------------------------------------------------------------------
