@@ -18,7 +18,7 @@ from penstock.background import Tasks
 from penstock.engines.base import Run
 from penstock.engines.local.layout import Layout
 from penstock.engines.local.runs import end_leftovers
-from penstock.engines.local.state.snapshot import has_ended, lock_is_held, read_began
+from penstock.engines.local.state.snapshot import has_begun, has_ended, lock_is_held
 from penstock.engines.shared.wakeup import Changes
 
 PATIENCE = 1.0
@@ -70,10 +70,7 @@ class RunWatcher:
             self._tasks.start(self._after_start(run, began), key=run)
 
     async def _after_start(self, run: Run, began: Callable[[Run], None]) -> None:
-        run_dir = self._layout.run_dir(run)
-        patience = self._loop.time() + PATIENCE
-        while read_began(run_dir) is None and lock_is_held(run_dir):
-            await self._wait_for_lock(run_dir, patience)
+        await self._wait_for_lock(self._layout.run_dir(run), has_begun)
         began(run)
         self._tell(run)
 
@@ -106,18 +103,19 @@ class RunWatcher:
             self._close(watched)
         self._tasks.start(self._after_lock(run))
 
-    async def _wait_for_lock(self, run_dir: Path, patience: float) -> None:
-        await asyncio.sleep(0.02)  # the kernel tells nobody that a lock is free
-        if self._loop.time() > patience:
-            await asyncio.to_thread(end_leftovers, run_dir)
+    async def _wait_for_lock(self, run_dir: Path, over: Callable[[Path], bool]) -> None:
+        """Wait until that is so, or nothing watches the run any more."""
+        patience = self._loop.time() + PATIENCE
+        while not over(run_dir) and lock_is_held(run_dir):
+            await asyncio.sleep(0.02)  # the kernel tells nobody that a lock is free
+            if self._loop.time() > patience:
+                await asyncio.to_thread(end_leftovers, run_dir)
 
     async def _after_lock(self, run: Run) -> None:
         """Wait for the sandboxes of a killed supervisor, which end a moment after it. A result it wrote was noticed
         already."""
         run_dir = self._layout.run_dir(run)
-        patience = self._loop.time() + PATIENCE
-        while not has_ended(run_dir) and lock_is_held(run_dir):
-            await self._wait_for_lock(run_dir, patience)
+        await self._wait_for_lock(run_dir, has_ended)
         watched = self._watched.get(run)
         if not watched or watched.wd is None or not has_ended(run_dir):
             self._tell(run)

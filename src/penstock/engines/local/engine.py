@@ -200,7 +200,7 @@ class LocalEngine:
 
     async def _start(self, run: Run, launch: Launch) -> None:
         run_dir = self._layout.run_dir(run)
-        if run not in self._held_gpus and snapshot.read_began(run_dir) is None:
+        if run not in self._held_gpus and not snapshot.has_begun(run_dir):
             await self._try_sandbox()
             self._held_gpus[run] = tuple(uuid for rank in launch.gpus for uuid in rank)
             try:
@@ -220,7 +220,7 @@ class LocalEngine:
         bwrap = doctor.find_bwrap() if self._settings.sandbox == "bubblewrap" else ""
         machine = Machine(self._settings, self._layout, self._claims, self._limits, self._gpus.known, bwrap)
         process = None
-        while process is None and snapshot.read_began(run_dir) is None and not snapshot.has_ended(run_dir):
+        while process is None and not snapshot.has_begun(run_dir) and not snapshot.has_ended(run_dir):
             process = await asyncio.to_thread(runs.start_supervisor, run_dir, launch, machine)
         if process:
             await runs.await_began(process, run_dir)

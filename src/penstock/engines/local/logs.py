@@ -10,7 +10,7 @@ from pathlib import Path
 from penstock.engines.base import LogQuery, Run
 from penstock.engines.local.changes import Inotify
 from penstock.engines.local.layout import Layout
-from penstock.engines.local.state.snapshot import has_ended, lock_is_held, read_began
+from penstock.engines.local.state.snapshot import has_begun, has_ended, lock_is_held
 from penstock.engines.shared.logstore import LogReader
 
 CUT = b"\n[penstock] the disk was full: output from here on could not be kept\n"
@@ -85,7 +85,7 @@ class LocalLogs:
         run_dir = self._layout.run_dir(run)
         if (run_dir / "logs" / f"rank-{rank}.end").exists() or has_ended(run_dir):
             return True
-        return read_began(run_dir) is not None and not lock_is_held(run_dir)
+        return has_begun(run_dir) and not lock_is_held(run_dir)
 
     async def _read_now(self, reader: LogReader, query: LogQuery) -> AsyncIterator[bytes]:
         reader.refresh()

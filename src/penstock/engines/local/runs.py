@@ -17,7 +17,7 @@ from penstock.engines.local.gpus import lock_gpus
 from penstock.engines.local.layout import disk_errors
 from penstock.engines.local.spec.identity import new_session_keyring
 from penstock.engines.local.spec.plan import Machine, write_plan
-from penstock.engines.local.state.snapshot import LOCKS, has_ended, is_held, read_began
+from penstock.engines.local.state.snapshot import LOCKS, has_begun, has_ended, is_held, read_began
 from penstock.engines.local.supervisor.directories import erase
 from penstock.engines.local.supervisor.processes import remove_group
 from penstock.engines.shared.files import overwrite, replace, reserve
@@ -47,7 +47,7 @@ def start_supervisor(run_dir: Path, launch: Launch, machine: Machine) -> subproc
         run_dir.mkdir(mode=machine.layout.mode, exist_ok=True)
         reserve(str(run_dir / "stop"), STOP_SIZE)
         lock, tree = (_lock_file(run_dir / name, held) for name in LOCKS)
-        if not layout.take_lock(lock, PATIENCE) or read_began(run_dir) is not None or has_ended(run_dir):
+        if not layout.take_lock(lock, PATIENCE) or has_begun(run_dir) or has_ended(run_dir):
             return None
         if not layout.take_lock(tree, PATIENCE):  # nobody supervises it, and it never began: what is left of a start
             layout.kill_holders(run_dir / LOCKS[1])

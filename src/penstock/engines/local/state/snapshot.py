@@ -70,6 +70,10 @@ def read_began(run_dir: Path) -> Record | None:
         return {}
 
 
+def has_begun(run_dir: Path) -> bool:
+    return (run_dir / "began").exists()
+
+
 def has_ended(run_dir: Path) -> bool:
     return (run_dir / "result.json").exists()
 
