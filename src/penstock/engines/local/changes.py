@@ -27,6 +27,9 @@ INDEXES_A_PART = 10
 """An index of an array is a line in a file: so many of them take as long to read as one part elsewhere."""
 MODIFY, CREATE, MOVED_TO = 0x2, 0x100, 0x80
 ONLYDIR, ONESHOT = 0x01000000, 0x80000000
+ANY_CHANGE = MODIFY | CREATE | MOVED_TO
+NEXT_WRITE = MODIFY | ONESHOT
+"""A file that is made, still empty, is no news to a reader."""
 OVERFLOW, IGNORED = 0x4000, 0x8000
 _HEADER = struct.Struct("iIII")
 
@@ -53,7 +56,7 @@ class RunWatcher:
         """Watch a run whose supervisor is `pid`, and which has so many indexes if it is an array."""
         if run in self._watched:
             return
-        wd = self._inotify.watch(self._layout.run_dir(run), lambda: self._tell(run))
+        wd = self._inotify.watch(self._layout.run_dir(run), lambda: self._tell(run), ANY_CHANGE)
         watched = self._watched[run] = WatchedRun(wd, indexes)
         try:
             watched.pidfd = os.pidfd_open(pid or -1)
@@ -133,15 +136,9 @@ class Inotify:
         self._called: dict[int, Callable[[], None]] = {}
         asyncio.get_running_loop().add_reader(self._fd, self._read)
 
-    def watch(self, directory: Path, call: Callable[[], None]) -> int | None:
-        """Call whenever a file in the directory is made, moved there or written; None if it cannot be watched."""
-        return self._add(directory, call, MODIFY | CREATE | MOVED_TO | ONLYDIR)
-
-    def watch_once(self, directory: Path, call: Callable[[], None]) -> int | None:
-        """Call when something is next written; a file that is made, still empty, is no news to a reader."""
-        return self._add(directory, call, MODIFY | ONESHOT | ONLYDIR)
-
-    def _add(self, directory: Path, call: Callable[[], None], mask: int) -> int | None:
+    def watch(self, directory: Path, call: Callable[[], None], events: int) -> int | None:
+        """Call when one of these events happens in the directory; None if it cannot be watched."""
+        mask = events | ONLYDIR
         wd: int = self._libc.inotify_add_watch(self._fd, os.fsencode(directory), ctypes.c_uint32(mask))
         if wd < 0:
             return None

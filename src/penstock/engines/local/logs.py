@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from penstock.engines.base import LogQuery, Run
-from penstock.engines.local.changes import Inotify
+from penstock.engines.local.changes import NEXT_WRITE, Inotify
 from penstock.engines.local.layout import Layout
 from penstock.engines.local.state.snapshot import has_begun, has_ended, lock_is_held
 from penstock.engines.shared.logstore import LogReader
@@ -119,7 +119,7 @@ class LogWatch:
         self._arm()
 
     def _arm(self) -> None:
-        self._wd = self._inotify.watch_once(self._directory, self._heard)
+        self._wd = self._inotify.watch(self._directory, self._heard, NEXT_WRITE)
         if self._wd is None and self._directory.is_dir():
             self._timer = self._loop.call_later(POLL, self.wake)
 

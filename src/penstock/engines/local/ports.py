@@ -92,7 +92,6 @@ def _takers(port: int, way: Loopback) -> frozenset[int]:
 
 
 def _sockets(part: RunningPart) -> set[int]:
-    """Return the numbers of all sockets that processes of the part hold, as far as we may see them."""
     return {socket for process in part_processes(part) for socket in sockets_of(process.pid)}
 
 

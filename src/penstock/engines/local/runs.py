@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -34,8 +35,7 @@ STOP_SIZE = 8
 """Bytes that are reserved for the file `stop`, so that a full disk cannot prevent a stop."""
 PATIENCE = 1.0
 """Seconds in which the lock of a run must become free."""
-_SPAWNING = ThreadPoolExecutor(1, "penstock-spawn")
-"""A keyring belongs to a thread: this one has a new one for each run, and the server keeps its own."""
+SPAWNING = ThreadPoolExecutor(2, "penstock-spawn")
 
 
 def start_supervisor(run_dir: Path, launch: Launch, machine: Machine) -> subprocess.Popen[bytes] | None:
@@ -55,7 +55,7 @@ def start_supervisor(run_dir: Path, launch: Launch, machine: Machine) -> subproc
                 return None
         uuids = [uuid for rank in launch.gpus for uuid in rank]
         devices = lock_gpus(machine.settings.gpu_lock_dir, uuids, held)
-        process = _SPAWNING.submit(_popen, run_dir, [lock, tree, *devices]).result()
+        process = SPAWNING.submit(_popen, run_dir, [lock, tree, *devices]).result()
         assert process.stdin
         try:
             write_plan(run_dir, launch, machine)
@@ -77,21 +77,35 @@ def _lock_file(path: Path, held: ExitStack) -> int:
 
 
 def _popen(run_dir: Path, held: list[int]) -> subprocess.Popen[bytes]:
-    argv = [sys.executable, "-I", "-S", "-c", BOOT, str(PACKAGES), str(run_dir), *map(str, held)]
-    new_session_keyring()
     handle = os.open(run_dir / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "ab") as errors:
-        return subprocess.Popen(
-            argv,
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            pass_fds=held,
-            start_new_session=True,
-            cwd="/",
-            env={"PATH": "/usr/bin:/bin"},
-        )
+        words = [str(PACKAGES), str(run_dir), *map(str, held)]
+        return spawn(BOOT, words, held, subprocess.PIPE, errors.fileno())
+
+
+def spawn(
+    boot: str,
+    words: Sequence[str],
+    held: Sequence[int],
+    stdin: int = subprocess.DEVNULL,
+    errors: int = subprocess.DEVNULL,
+) -> subprocess.Popen[bytes]:
+    """Start an interpreter with a session and a keyring of its own, and nothing of the server's but these descriptors.
+
+    To be called in a thread of SPAWNING: a keyring belongs to a thread, and the server keeps its own.
+    """
+    new_session_keyring()
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", boot, *words],
+        bufsize=0,
+        stdin=stdin,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+        pass_fds=held,
+        start_new_session=True,
+        cwd="/",
+        env={"PATH": "/usr/bin:/bin"},
+    )
 
 
 async def await_began(process: subprocess.Popen[bytes], run_dir: Path) -> None:

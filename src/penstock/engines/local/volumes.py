@@ -44,7 +44,6 @@ class LocalClaims:
         return self.root(volume).joinpath(*self._parts(volume))
 
     def _parts(self, volume: Volume) -> list[str]:
-        """Return the path from the directory of its class."""
         return path_inside(volume).split("/") if self._is_on_storage(volume) else [volume.object_name]
 
     def _is_on_storage(self, volume: Volume) -> bool:

@@ -27,19 +27,24 @@ class LogReader:
     def __init__(self, run_dir: Path, rank: int) -> None:
         self._run_dir, self._folder, self._rank = run_dir, run_dir / "logs", rank
         self._starts: list[int] = []
-        self._segment_size: int | None = None
+        self._record: dict[str, Any] = {}
 
     def refresh(self) -> None:
         self._starts = [0] if self._is_one_segment() else self._listed()
 
     def _is_one_segment(self) -> bool:
         """Most logs are one segment: then the files of an array's other indexes need not be listed."""
-        if self._segment_size is None:
-            self._segment_size = _began(self._run_dir).get("log_segment")
-        if self._segment_size is None:
+        if "log_segment" not in self._began():
             return False
-        first, second = (self._folder / segment_name(self._rank, start) for start in (0, self._segment_size))
+        first, second = (self._folder / segment_name(self._rank, start) for start in (0, self._record["log_segment"]))
         return first.exists() and not second.exists()
+
+    def _began(self) -> dict[str, Any]:
+        """Return the record of the run's beginning; empty if there is none yet, or it cannot be read."""
+        if not self._record:
+            with suppress(FileNotFoundError, ValueError):
+                self._record = dict(json.loads((self._run_dir / "began").read_bytes()))
+        return self._record
 
     def _listed(self) -> list[int]:
         with suppress(FileNotFoundError):  # the run has just been removed
@@ -65,7 +70,7 @@ class LogReader:
 
     def _gap(self, missing: int) -> bytes:
         """Name the limit the run was started with: the setting may be another by now."""
-        limit = _began(self._run_dir).get("log_limit", "reached")
+        limit = self._began().get("log_limit", "reached")
         return f"\n[penstock] {missing} bytes not kept: log_limit is {limit}\n".encode()
 
     def _segment(self, offset: int) -> int | None:
@@ -153,11 +158,3 @@ def _line_start(block: bytes, from_end: int) -> int:
     for _ in range(from_end):
         position = block.rfind(b"\n", 0, position)
     return position + 1
-
-
-def _began(run_dir: Path) -> dict[str, Any]:
-    """Return the record of the run's beginning; empty if there is none yet, or it cannot be read."""
-    with suppress(FileNotFoundError, ValueError):
-        found = json.loads((run_dir / "began").read_bytes())
-        return found if isinstance(found, dict) else {}
-    return {}

@@ -11,7 +11,6 @@ import ctypes
 import os
 import pwd
 import shutil
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -96,6 +95,5 @@ _libc = ctypes.CDLL(None)
 def new_session_keyring() -> None:
     """Give this thread, and what it starts from now on, an empty keyring. Where there are no keyrings, nothing
     happens."""
-    number = KEYCTL.get(os.uname().machine)
-    if number is not None and sys.maxsize > 2**32:
+    if number := KEYCTL.get(os.uname().machine):
         _libc.syscall(ctypes.c_long(number), ctypes.c_long(JOIN_SESSION_KEYRING), None)

@@ -133,7 +133,6 @@ def memory_size(scratch: Scratch, spec: Spec) -> int:
 
 
 def disk_entries(spec: Spec) -> list[Entry]:
-    """List the directories of a node that are kept on the disk."""
     shared = [(name, 0o1777, None) for _, name in _own(spec)]
     return [*shared, *((name, _mode(scratch.path), None) for name, scratch in scratch_on_disk(spec))]
 

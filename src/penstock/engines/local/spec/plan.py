@@ -44,8 +44,6 @@ INSIDE_WORKDIR = "/workdir"
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine and its settings, from which plans are made."""
-
     settings: Settings
     layout: Layout
     claims: LocalClaims

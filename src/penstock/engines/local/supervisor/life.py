@@ -24,8 +24,6 @@ if TYPE_CHECKING:  # importing it costs 12 ms
     from collections.abc import Callable
     from typing import Any
 
-    from .array import IndexQueue
-    from .disk import DiskScans
     from .start import Started
 
 LOOK_SECONDS = 0.1
@@ -40,8 +38,16 @@ class Supervisor:
         self.plan, self.control, self.say = plan, control, say
         if any(rank["inside"] for rank in plan["ranks"]):
             from . import enter  # noqa: F401  (now: an upgrade may put another in its place before the next index)
-        self.array = _array(plan, tree)
-        self.scans = _scans(plan)
+        self.array: IndexQueue | None = None
+        if plan["array"]:
+            from .array import IndexQueue
+
+            self.array = IndexQueue(plan, tree)
+        self.scans: DiskScans | None = None
+        if plan["ranks"][0]["disk"]:
+            from .disk import DiskScans
+
+            self.scans = DiskScans(plan["disk_scan"])
         self.numbers: list[int] = plan["array"] or list(range(len(plan["ranks"])))
         self.ranks = [self._rank(place, number) for place, number in enumerate(self.numbers[: len(plan["ranks"])])]
         """Nodes or indexes that have not ended."""
@@ -305,19 +311,3 @@ class Supervisor:
         return [
             self.ended.get(number) or dumps(stopped(unit(number, array=array), said, now)) for number in self.numbers
         ]
-
-
-def _array(plan: dict[str, Any], tree: int) -> IndexQueue | None:
-    if not plan["array"]:
-        return None
-    from .array import IndexQueue
-
-    return IndexQueue(plan, tree)
-
-
-def _scans(plan: dict[str, Any]) -> DiskScans | None:
-    if not plan["ranks"][0]["disk"]:
-        return None
-    from .disk import DiskScans
-
-    return DiskScans(plan["disk_scan"])

@@ -152,16 +152,11 @@ class Rank:
         elif self.init >= 0:
             self.paused = True
             signal(self.pid, STOP)
-        self.spared = terminate_tree(self.pid, self._generations)
+        self.spared = terminate_tree(self.pid, sandboxed=not self.plan["kept"])
 
     def terminate_rest(self) -> None:
         if self.spared and self.code is None:
-            self.spared = not terminate_rest(self.pid, self._generations)
-
-    @property
-    def _generations(self) -> int:
-        """How many generations below `pid` are not the node's."""
-        return 0 if self.plan["kept"] else 1
+            self.spared = not terminate_rest(self.pid, sandboxed=not self.plan["kept"])
 
     def resume(self) -> None:
         """Let bubblewrap go on: PID 1 of the sandbox has ended, and with it everything inside."""
