@@ -27,7 +27,7 @@ class CgroupLimits:
     version: int = 0
     """1, 2, or 0: advisory."""
     roots: dict[str, Path] = field(default_factory=dict)
-    """Controller → the directory our groups are made in. `pids` may be missing."""
+    """Controller → the directory our groups are made in."""
     max_processes: int = 0
     """The most one node may have; 0 is no limit."""
 
@@ -39,10 +39,10 @@ class CgroupLimits:
         """Return the groups of one node, with what is to be written into their files."""
         if not self.enforced:
             return []
-        wanted: dict[Path, list[tuple[str, str]]] = {self.roots["memory"] / name: self._memory(asked)}
-        wanted.setdefault(self.roots["cpu"] / name, []).extend(self._cpu(asked))
-        if self.max_processes and "pids" in self.roots:
-            wanted.setdefault(self.roots["pids"] / name, []).append(("pids.max", str(self.max_processes)))
+        most = [("pids.max", str(self.max_processes))] if self.max_processes else []
+        wanted: dict[Path, list[tuple[str, str]]] = {}
+        for controller, pairs in (("memory", self._memory(asked)), ("cpu", self._cpu(asked)), ("pids", most)):
+            wanted.setdefault(self.roots[controller] / name, []).extend(pairs)
         # A process that moves itself by `tasks` need not wait until the whole kernel has taken note: that saves 13 ms.
         join = "tasks" if self.version == 1 else "cgroup.procs"
         return [
@@ -83,8 +83,8 @@ class CgroupLimits:
         return {"peak": str(group / peak), "oom": str(group / oom), "limit_text": limit}
 
 
-def detect(max_processes: int = 0) -> CgroupLimits:
-    """Return the first kind of limits that works, if possible with the limit on processes."""
+def detect(max_processes: int) -> CgroupLimits:
+    """Return the first kind of limits that works."""
     return next((limits for limits in _ways(max_processes) if _works(limits)), CgroupLimits())
 
 
@@ -97,15 +97,13 @@ def _ways(max_processes: int) -> Iterator[CgroupLimits]:
         for controller in CONTROLLERS
         if controller in words[3].split(",")
     }
-    if {"memory", "cpu"} <= set(first):
+    if set(CONTROLLERS) <= set(first):
         yield CgroupLimits(1, first, max_processes)
-        yield CgroupLimits(1, {name: first[name] for name in ("memory", "cpu")})
         return
     for words in mounts:
         if words[2] == "cgroup2":
             for base in _candidates(Path(words[1])):
                 yield CgroupLimits(2, dict.fromkeys(CONTROLLERS, base / "penstock"), max_processes)
-                yield CgroupLimits(2, dict.fromkeys(("memory", "cpu"), base / "penstock"))
 
 
 def _candidates(mount: Path) -> Iterator[Path]:
