@@ -12,6 +12,7 @@ from pathlib import Path
 
 from penstock.domain.nodes import Gpu
 from penstock.engines.local.cgroups import CgroupLimits
+from penstock.engines.local.gpus import lock_directory_check
 from penstock.engines.local.spec.identity import find_setpriv
 from penstock.engines.local.spec.sandbox import empty_sandbox, setpriv_prefix
 from penstock.engines.local.spec.script import DEFAULT_PATH
@@ -109,7 +110,8 @@ def _root_account(settings: Settings) -> tuple[int, int]:
 
 
 def check_all(settings: Settings, limits: CgroupLimits, gpus: Sequence[Gpu]) -> list[Check]:
-    return [_sandbox(settings), _limits(limits), _gpus(gpus), _local_disk(settings)]
+    locks = lock_directory_check(settings.gpu_lock_dir) if gpus else None
+    return [_sandbox(settings), _limits(limits), _gpus(gpus), _local_disk(settings), *([locks] if locks else [])]
 
 
 def _sandbox(settings: Settings) -> Check:

@@ -38,12 +38,12 @@ from penstock.engines.local.cgroups import CgroupLimits, detect
 from penstock.engines.local.changes import RunWatcher
 from penstock.engines.local.events import run_events
 from penstock.engines.local.exec import start_program
-from penstock.engines.local.gpus import GpuMonitor, find_locked, lock_directory_check
+from penstock.engines.local.gpus import GpuMonitor, find_locked
 from penstock.engines.local.inspect import inspect_run
 from penstock.engines.local.layout import Layout, disk_errors
 from penstock.engines.local.logs import LocalLogs
 from penstock.engines.local.nodes import cpu_product, measure_machine
-from penstock.engines.local.ports import PortConnector
+from penstock.engines.local.ports import connect
 from penstock.engines.local.refusals import notices, refusals
 from penstock.engines.local.spec.mounts import memory_of_machine
 from penstock.engines.local.spec.plan import Machine
@@ -75,7 +75,6 @@ class LocalEngine:
         self._claims = LocalClaims(settings, self._layout)
         self._limits = CgroupLimits()
         self._gpus = GpuMonitor()
-        self._ports = PortConnector()
         self._held_gpus: dict[Run, tuple[str, ...]] = {}
         """GPUs that runs of ours hold or are about to hold."""
         self._readers: dict[Run, RunReader] = {}
@@ -126,9 +125,7 @@ class LocalEngine:
 
     async def checks(self) -> list[Check]:
         gpus = list(self._gpus.known.values())
-        found = await asyncio.to_thread(doctor.check_all, self._settings, self._limits, gpus)
-        locks = lock_directory_check(self._settings.gpu_lock_dir) if gpus else None
-        return [*found, locks] if locks else found
+        return await asyncio.to_thread(doctor.check_all, self._settings, self._limits, gpus)
 
     async def nodes(self) -> list[Node]:
         ours = {uuid for uuids in self._held_gpus.values() for uuid in uuids}
@@ -294,7 +291,7 @@ class LocalEngine:
         return by_place(workloads, await self._gpus.read())
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
-        return await self._ports.connect(self._layout.run_dir(run), part, port)
+        return await connect(self._layout.run_dir(run), part, port)
 
 
 def _seen(gpu: Gpu, measure: GpuMeasure, *, elsewhere: bool) -> Gpu:

@@ -63,10 +63,7 @@ class IndexQueue:
             pid = fork_child(lambda: _clean(plan, pause))
             self._cleaners[os.pidfd_open(pid)] = (pid, place)
         except OSError:  # no process to be had: then everything waits
-            try:
-                _clean(plan, PAUSE)
-            except OSError as error:  # what is left keeps the next index from starting, and that is said
-                complain(error)
+            _clean(plan, PAUSE)
             self._clean.append(place)
 
     def cleaned(self) -> None:
@@ -114,5 +111,6 @@ def _clean(plan: dict[str, Any], pause: float) -> None:
         remove_group(group["path"])
     try:
         erase(plan["folder"])
-    finally:
-        time.sleep(pause)
+    except OSError as error:  # what is left keeps the next index from starting, and that is said
+        complain(error)
+    time.sleep(pause)
