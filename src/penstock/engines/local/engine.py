@@ -237,6 +237,7 @@ class LocalEngine:
     async def settle(self, run: Run, keep: int) -> None:
         """Release what the run held, and remove what a killed supervisor left; the record and the log stay."""
         self._let_go(run)
+        self._logs.wake(run)  # its supervisor may end later than this, and nobody looks at it any more
         run_dir = self._layout.run_dir(run)
         if not snapshot.has_ended(run_dir) and not snapshot.lock_is_held(run_dir):
             await self._erase(runs.clean_up, run_dir)
