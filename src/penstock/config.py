@@ -32,7 +32,7 @@ MAY_BE_EMPTY = ("cpus", "memory", "min_free")
 
 
 def load(overrides: dict[str, Any] | None = None) -> Settings:
-    """Defaults, then the files, then PENSTOCK_*, then the command's own flags. All mistakes at once."""
+    """Read the files over the defaults, PENSTOCK_* over both and flags over all. Raises with all mistakes at once."""
     problems: list[Problem] = []
     values = _from_file(SYSTEM_CONFIG, problems) | _own(problems)
     for key, raw in (overrides or {}).items():
@@ -46,7 +46,7 @@ def load(overrides: dict[str, Any] | None = None) -> Settings:
 
 
 def _own(problems: list[Problem]) -> dict[str, Any]:
-    """What a person has set, by their own file or by variables."""
+    """Return what a person has set, in their own file or by variables."""
     return _from_file(config_dir() / "config.toml", problems) | _from_environment(problems)
 
 
@@ -61,7 +61,7 @@ def wants_own_server() -> bool:
 
 
 def machine_port(settings: Settings) -> int | None:
-    """The port that belongs to the machine's own server and to no other; None where there is no such server."""
+    """Return the port that belongs to the machine's own server and to no other; None where there is no such server."""
     machine = _from_file(SYSTEM_CONFIG, [])
     configured = machine.get("mode") == "system" or settings.system_socket.exists()
     if settings.mode == "system" or not configured:
@@ -100,7 +100,7 @@ def _from_environment(problems: list[Problem]) -> dict[str, Any]:
 
 
 def _find_misspelt(problems: list[Problem]) -> None:
-    """A variable that is nearly a setting is a mistake; PENSTOCK_* of other programs are none of our business."""
+    """Report variables that are nearly a setting; PENSTOCK_* of other programs are none of our business."""
     known = [f"PENSTOCK_{known.name.upper()}" for known in fields(Settings)]
     for variable in os.environ:
         if not variable.startswith("PENSTOCK_") or variable in known or variable in OWN_VARIABLES:
@@ -116,7 +116,7 @@ def _nearest(word: str, known: Iterable[str], likeness: float = 0.6) -> str | No
 
 
 def _typed(key: str, raw: Any, source: str, problems: list[Problem]) -> Any:
-    """`raw` as the type the setting has, or None and a problem that names file, key and what is allowed."""
+    """Return `raw` as the type the setting has, or None and a problem that names file, key and what is allowed."""
     hints = get_type_hints(Settings)
     if key not in hints:
         near = _nearest(key, hints)
@@ -166,7 +166,7 @@ def _coerce(wanted: Any, raw: Any) -> Any:
 
 
 def _table(raw: Any) -> dict[str, str]:
-    """A table of name = text; in a variable, `name=text,name=text`."""
+    """Read a table of name = text; in a variable, `name=text,name=text`."""
     if isinstance(raw, str):
         parts = [part.strip() for part in raw.split(",") if part.strip()]
         raw = {name: text for name, _, text in (part.partition("=") for part in parts)}

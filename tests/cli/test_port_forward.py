@@ -175,7 +175,7 @@ def test_where_nothing_listens_each_connection_ends_and_why_is_said(penstock, ec
         closed = other.getsockname()[1]
     with forwarding(penstock, "echo", f"0:{closed}") as forward:
         assert whole(forward.connect()) == b""
-        forward.until_said(f"Nothing of it listens on port {closed}.")
+        forward.until_said(f"Nothing of it listens on port {closed} of 127.0.0.1.")
 
 
 def test_a_port_that_is_taken_here_is_said_with_a_way_out(penstock, echo):
@@ -257,7 +257,7 @@ def test_what_cannot_be_reached_is_said_and_is_a_failure(penstock, echo):
     process = proxied(penstock, "echo")
     out, err = process.communicate(timeout=SECONDS)
     assert (process.returncode, out) == (6, b"")
-    assert err.endswith(b"Nothing of it listens on port 22.\n")
+    assert err.endswith(b"Nothing of it listens on port 22 of 127.0.0.1.\n")
 
 
 @pytest.mark.skipif(not Path("/usr/sbin/sshd").exists(), reason="no ssh server: apt-get install -y openssh-server")

@@ -147,7 +147,7 @@ def test_where_nothing_of_the_job_listens_the_answer_is_409(module_server, echo)
     port = module_server.address.rpartition(":")[2]
     refused = talk(module_server, f"/v1/workloads/echo/connect?port={port}")
     assert refused.status == 409
-    assert refused.refused["message"] == f"echo ({echo[0]}): Nothing of it listens on port {port}."
+    assert refused.refused["message"] == f"echo ({echo[0]}): Nothing of it listens on port {port} of 127.0.0.1."
 
 
 def test_a_plain_request_hears_that_it_must_be_a_websocket(module_server, echo):

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import pytest
 
-from penstock.domain.nodes import Gpu
 from penstock.domain.states import State
 from penstock.domain.users import Account
 from penstock.domain.workloads import Resources
@@ -433,12 +432,12 @@ def _a_link(path: Path) -> None:
 @needs_root
 @pytest.mark.parametrize("plant", [_owned_by_another, _open_to_all, _a_link])
 def test_locks_that_others_could_exchange_are_none(place: Path, plant: Callable[[Path], None]) -> None:
-    directory, gpu = place / "locks", Gpu(uuid="GPU-1", product="A10", memory_bytes=1, minor=0)
+    directory = place / "locks"
     plant(directory)
     with pytest.raises(Unavailable, match="The GPUs cannot be locked"):
         lock_gpus(directory, ["GPU-1"], ExitStack())
-    assert list(find_locked(directory, ["GPU-1"])) == ["GPU-1"]
-    check = lock_directory_check(directory, [gpu])
+    assert find_locked(directory, ["GPU-1"]) == ["GPU-1"]
+    check = lock_directory_check(directory)
     assert check
     assert not check.ok
     assert check.fix
@@ -448,12 +447,12 @@ def test_a_lock_that_is_a_pipe_or_a_link_holds_nobody_up(place: Path) -> None:
     directory = place / "locks"
     with ExitStack() as held:
         lock_gpus(directory, ["GPU-1"], held)
-        assert list(find_locked(directory, ["GPU-1"])) == ["GPU-1"]
+        assert find_locked(directory, ["GPU-1"]) == ["GPU-1"]
     assert stat.S_IMODE(directory.stat().st_mode) == 0o1777
     (place / "outside").touch()
     (directory / "penstock-GPU-2").symlink_to(place / "outside")
     os.mkfifo(directory / "penstock-GPU-3", 0o666)
-    assert list(find_locked(directory, ["GPU-1", "GPU-2", "GPU-3"])) == ["GPU-2"]
+    assert find_locked(directory, ["GPU-1", "GPU-2", "GPU-3"]) == ["GPU-2"]
     with pytest.raises(Unavailable):
         lock_gpus(directory, ["GPU-2"], ExitStack())
 

@@ -87,7 +87,7 @@ def test_a_delegated_subtree_gets_version_2_files(place: Path) -> None:
     root = place / "penstock"
     root.mkdir()
     (root / "memory.swap.max").touch()
-    limits = CgroupLimits(2, {"memory": root, "cpu": root})
+    limits = CgroupLimits(2, {"memory": root, "cpu": root, "pids": root})
     asked = Resources(cpus_milli=1500, memory_bytes=1 << 30)
     assert limits.groups("job-0", asked) == [
         {

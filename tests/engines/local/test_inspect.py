@@ -65,7 +65,9 @@ async def test_another_server_takes_over_what_runs(engine: LocalEngine, settings
 async def test_each_node_has_its_own_ports(engine: LocalEngine) -> None:
     async with running(engine, ECHO, nodes=2) as launch:
         ports = [await port_of(engine, launch, part) for part in (0, 1)]
-        assert await refused(engine, run_of(launch), ports[1]) == f"Nothing of it listens on port {ports[1]}."
+        assert (
+            await refused(engine, run_of(launch), ports[1]) == f"Nothing of it listens on port {ports[1]} of 127.0.0.1."
+        )
         opened = await engine.connect(run_of(launch), 1, ports[1])
         await opened.close()
 
@@ -102,7 +104,7 @@ async def test_a_socket_the_job_gave_up_is_not_its_own_any_more(engine: LocalEng
             await opened.exit_code()
         await printed(engine, run_of(launch), "gone")
         with socket.create_server(("127.0.0.1", port)):
-            assert await refused(engine, run_of(launch), port) == f"Nothing of it listens on port {port}."
+            assert await refused(engine, run_of(launch), port) == f"Nothing of it listens on port {port} of 127.0.0.1."
 
 
 async def test_the_processor_a_node_calls_its_own_is_named(engine: LocalEngine) -> None:
@@ -124,6 +126,6 @@ def test_a_server_that_is_not_root_sees_as_much(place: Path) -> None:
     assert found == {
         "echo": "hello",
         "disk": True,
-        "other": "Nothing of it listens on port N.",
+        "other": "Nothing of it listens on port N of 127.0.0.1.",
         "mounts": True,
     }

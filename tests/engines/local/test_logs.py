@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.base import Presence
+from penstock.engines.base import Presence, Run
 from penstock.engines.local.engine import LocalEngine
 from penstock.engines.shared.logfile import LogFile, cut_name
 from penstock.errors import StorageFull
@@ -81,6 +81,19 @@ async def test_a_follower_of_a_removed_run_is_let_go(engine: LocalEngine) -> Non
     await asyncio.sleep(0)
     await engine.remove(run_of(launch))
     assert await asyncio.wait_for(following, 10) == b"up\n"
+
+
+async def test_a_follower_is_let_go_once_the_end_is_recorded_whenever_the_supervisor_ends(
+    engine: LocalEngine, settings: Settings
+) -> None:
+    run = Run("abcd2345")
+    run_dir = settings.data_dir / "runs" / "abcd2345-1"
+    (run_dir / "logs").mkdir(parents=True)
+    following = asyncio.create_task(log_of(engine, run, follow=True))
+    await asyncio.sleep(0)
+    (run_dir / "result.json").write_text('{"units": []}')
+    await engine.settle(run, 0)
+    assert await asyncio.wait_for(following, 10) == b""
 
 
 @contextmanager

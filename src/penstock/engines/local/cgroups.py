@@ -20,7 +20,6 @@ from penstock.engines.shared.processes import read_text
 PERIOD = 100_000
 CONTROLLERS = ("memory", "cpu", "pids")
 MOUNTS = Path("/proc/self/mounts")
-NO_MEMORY: dict[str, Any] = {"peak": None, "oom": None, "limit_text": None}
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class CgroupLimits:
     version: int = 0
     """1, 2, or 0: advisory."""
     roots: dict[str, Path] = field(default_factory=dict)
-    """Controller → the directory our groups are made in. `pids` may be missing."""
+    """Controller → the directory our groups are made in."""
     max_processes: int = 0
     """The most one node may have; 0 is no limit."""
 
@@ -40,10 +39,10 @@ class CgroupLimits:
         """Return the groups of one node, with what is to be written into their files."""
         if not self.enforced:
             return []
-        wanted: dict[Path, list[tuple[str, str]]] = {self.roots["memory"] / name: self._memory(asked)}
-        wanted.setdefault(self.roots["cpu"] / name, []).extend(self._cpu(asked))
-        if self.max_processes and "pids" in self.roots:
-            wanted.setdefault(self.roots["pids"] / name, []).append(("pids.max", str(self.max_processes)))
+        most = [("pids.max", str(self.max_processes))] if self.max_processes else []
+        wanted: dict[Path, list[tuple[str, str]]] = {}
+        for controller, pairs in (("memory", self._memory(asked)), ("cpu", self._cpu(asked)), ("pids", most)):
+            wanted.setdefault(self.roots[controller] / name, []).extend(pairs)
         # A process that moves itself by `tasks` need not wait until the whole kernel has taken note: that saves 13 ms.
         join = "tasks" if self.version == 1 else "cgroup.procs"
         return [
@@ -73,7 +72,7 @@ class CgroupLimits:
     def memory_record(self, name: str, asked: Resources) -> dict[str, Any]:
         """Name the files from which the supervisor reads how much a node used, and whether it was killed for that."""
         if not self.enforced:
-            return NO_MEMORY
+            return {"peak": None, "oom": None, "limit_text": None}
         group = self.roots["memory"] / name
         peak, oom = (
             ("memory.max_usage_in_bytes", "memory.oom_control")
@@ -84,8 +83,8 @@ class CgroupLimits:
         return {"peak": str(group / peak), "oom": str(group / oom), "limit_text": limit}
 
 
-def detect(max_processes: int = 0) -> CgroupLimits:
-    """Return the first kind of limits that works, if possible with the limit on processes."""
+def detect(max_processes: int) -> CgroupLimits:
+    """Return the first kind of limits that works."""
     return next((limits for limits in _ways(max_processes) if _works(limits)), CgroupLimits())
 
 
@@ -98,15 +97,13 @@ def _ways(max_processes: int) -> Iterator[CgroupLimits]:
         for controller in CONTROLLERS
         if controller in words[3].split(",")
     }
-    if {"memory", "cpu"} <= set(first):
+    if set(CONTROLLERS) <= set(first):
         yield CgroupLimits(1, first, max_processes)
-        yield CgroupLimits(1, {name: first[name] for name in ("memory", "cpu")})
         return
     for words in mounts:
         if words[2] == "cgroup2":
             for base in _candidates(Path(words[1])):
                 yield CgroupLimits(2, dict.fromkeys(CONTROLLERS, base / "penstock"), max_processes)
-                yield CgroupLimits(2, dict.fromkeys(("memory", "cpu"), base / "penstock"))
 
 
 def _candidates(mount: Path) -> Iterator[Path]:
@@ -115,13 +112,13 @@ def _candidates(mount: Path) -> Iterator[Path]:
         yield mount
         return
     current = mount
-    for part in Path(own_group()).parts[1:]:
+    for part in Path(_own_group()).parts[1:]:
         current /= part
         if os.access(current, os.W_OK) and os.access(current / "cgroup.procs", os.W_OK):
             yield current
 
 
-def own_group() -> str:
+def _own_group() -> str:
     """Return the path of the server's own group below the mount of control groups v2."""
     lines = (read_text("/proc/self/cgroup") or "").splitlines()
     return next((line[3:] for line in lines if line.startswith("0::")), "/")

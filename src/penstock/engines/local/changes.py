@@ -18,16 +18,18 @@ from penstock.background import Tasks
 from penstock.engines.base import Run
 from penstock.engines.local.layout import Layout
 from penstock.engines.local.runs import end_leftovers
-from penstock.engines.local.state.snapshot import has_ended, lock_is_held, read_began
+from penstock.engines.local.state.snapshot import has_begun, has_ended, lock_is_held
 from penstock.engines.shared.wakeup import Changes
 
 PATIENCE = 1.0
 """Seconds in which the sandboxes of a killed supervisor end by themselves."""
-UNITS_A_SECOND = 20_000
-"""How many units of an array may be read in a second. An array of ten thousand changes with each start and end, and all
-of it is read then: the longer it is, the more changes are told at once."""
+INDEXES_A_PART = 10
+"""An index of an array is a line in a file: so many of them take as long to read as one part elsewhere."""
 MODIFY, CREATE, MOVED_TO = 0x2, 0x100, 0x80
 ONLYDIR, ONESHOT = 0x01000000, 0x80000000
+ANY_CHANGE = MODIFY | CREATE | MOVED_TO
+NEXT_WRITE = MODIFY | ONESHOT
+"""A file that is made, still empty, is no news to a reader."""
 OVERFLOW, IGNORED = 0x4000, 0x8000
 _HEADER = struct.Struct("iIII")
 
@@ -36,9 +38,8 @@ _HEADER = struct.Struct("iIII")
 class WatchedRun:
     wd: int | None
     """None where the kernel is out of watches: then only the end of the supervisor is noticed."""
-    pause: float = 0.0
+    indexes: int
     pidfd: int = -1
-    timer: asyncio.TimerHandle | None = None
 
 
 class RunWatcher:
@@ -55,8 +56,8 @@ class RunWatcher:
         """Watch a run whose supervisor is `pid`, and which has so many indexes if it is an array."""
         if run in self._watched:
             return
-        wd = self._inotify.watch(self._layout.run_dir(run), lambda: self._changed(run))
-        watched = self._watched[run] = WatchedRun(wd, indexes / UNITS_A_SECOND)
+        wd = self._inotify.watch(self._layout.run_dir(run), lambda: self._tell(run), ANY_CHANGE)
+        watched = self._watched[run] = WatchedRun(wd, indexes)
         try:
             watched.pidfd = os.pidfd_open(pid or -1)
         except (OSError, ValueError):
@@ -72,10 +73,7 @@ class RunWatcher:
             self._tasks.start(self._after_start(run, began), key=run)
 
     async def _after_start(self, run: Run, began: Callable[[Run], None]) -> None:
-        run_dir = self._layout.run_dir(run)
-        patience = self._loop.time() + PATIENCE
-        while read_began(run_dir) is None and lock_is_held(run_dir):
-            await self._wait_for_lock(run_dir, patience)
+        await self._wait_for_lock(self._layout.run_dir(run), has_begun)
         began(run)
         self._tell(run)
 
@@ -83,8 +81,6 @@ class RunWatcher:
         if watched := self._watched.pop(run, None):
             self._inotify.unwatch(watched.wd)
             self._close(watched)
-            if watched.timer:
-                watched.timer.cancel()
 
     async def close(self) -> None:
         await self._tasks.close()
@@ -95,18 +91,9 @@ class RunWatcher:
     def changes(self) -> AsyncIterator[Run]:
         return self._changes.follow()
 
-    def _changed(self, run: Run) -> None:
-        watched = self._watched.get(run)
-        if watched and watched.pause:
-            if watched.timer is None:
-                watched.timer = self._loop.call_later(watched.pause, self._tell, run)
-            return
-        self._tell(run)
-
     def _tell(self, run: Run) -> None:
-        if watched := self._watched.get(run):
-            watched.timer = None
-        self._changes.tell(run)
+        watched = self._watched.get(run)
+        self._changes.tell(run, watched.indexes // INDEXES_A_PART if watched else 1)
 
     def _close(self, watched: WatchedRun) -> None:
         if watched.pidfd >= 0:
@@ -119,18 +106,19 @@ class RunWatcher:
             self._close(watched)
         self._tasks.start(self._after_lock(run))
 
-    async def _wait_for_lock(self, run_dir: Path, patience: float) -> None:
-        await asyncio.sleep(0.02)  # the kernel tells nobody that a lock is free
-        if self._loop.time() > patience:
-            await asyncio.to_thread(end_leftovers, run_dir)
+    async def _wait_for_lock(self, run_dir: Path, over: Callable[[Path], bool]) -> None:
+        """Wait until that is so, or nothing watches the run any more."""
+        patience = self._loop.time() + PATIENCE
+        while not over(run_dir) and lock_is_held(run_dir):
+            await asyncio.sleep(0.02)  # the kernel tells nobody that a lock is free
+            if self._loop.time() > patience:
+                await asyncio.to_thread(end_leftovers, run_dir)
 
     async def _after_lock(self, run: Run) -> None:
         """Wait for the sandboxes of a killed supervisor, which end a moment after it. A result it wrote was noticed
         already."""
         run_dir = self._layout.run_dir(run)
-        patience = self._loop.time() + PATIENCE
-        while not has_ended(run_dir) and lock_is_held(run_dir):
-            await self._wait_for_lock(run_dir, patience)
+        await self._wait_for_lock(run_dir, has_ended)
         watched = self._watched.get(run)
         if not watched or watched.wd is None or not has_ended(run_dir):
             self._tell(run)
@@ -148,15 +136,9 @@ class Inotify:
         self._called: dict[int, Callable[[], None]] = {}
         asyncio.get_running_loop().add_reader(self._fd, self._read)
 
-    def watch(self, directory: Path, call: Callable[[], None]) -> int | None:
-        """Call whenever a file in the directory is made, moved there or written; None if it cannot be watched."""
-        return self._add(directory, call, MODIFY | CREATE | MOVED_TO | ONLYDIR)
-
-    def watch_once(self, directory: Path, call: Callable[[], None]) -> int | None:
-        """Call when something is next written; a file that is made, still empty, is no news to a reader."""
-        return self._add(directory, call, MODIFY | ONESHOT | ONLYDIR)
-
-    def _add(self, directory: Path, call: Callable[[], None], mask: int) -> int | None:
+    def watch(self, directory: Path, call: Callable[[], None], events: int) -> int | None:
+        """Call when one of these events happens in the directory; None if it cannot be watched."""
+        mask = events | ONLYDIR
         wd: int = self._libc.inotify_add_watch(self._fd, os.fsencode(directory), ctypes.c_uint32(mask))
         if wd < 0:
             return None

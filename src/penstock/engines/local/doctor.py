@@ -12,8 +12,9 @@ from pathlib import Path
 
 from penstock.domain.nodes import Gpu
 from penstock.engines.local.cgroups import CgroupLimits
+from penstock.engines.local.gpus import lock_directory_check
 from penstock.engines.local.spec.identity import find_setpriv
-from penstock.engines.local.spec.sandbox import SandboxProgram, empty_sandbox, setpriv_prefix
+from penstock.engines.local.spec.sandbox import empty_sandbox, setpriv_prefix
 from penstock.engines.local.spec.script import DEFAULT_PATH
 from penstock.engines.shared.processes import read_text
 from penstock.errors import Unavailable
@@ -29,18 +30,7 @@ ALLOW_BWRAP = (
 NAMESPACES = {"kernel.unprivileged_userns_clone": "1", "user.max_user_namespaces": "28633"}
 """Kernel settings that allow user namespaces; not every kernel has both."""
 OR_NONE = 'or set sandbox = "none": jobs then see the whole machine'
-NETWORK_FILE_SYSTEMS = {
-    "nfs",
-    "nfs4",
-    "cifs",
-    "smb3",
-    "9p",
-    "fuse.sshfs",
-    "ceph",
-    "glusterfs",
-    "fuse.glusterfs",
-    "lustre",
-}
+NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "fuse.glusterfs", "lustre"}
 
 
 def find_bwrap() -> str:
@@ -57,13 +47,13 @@ def probe_sandbox(settings: Settings) -> None:
         return
     bwrap = find_bwrap()
     if os.geteuid() != 0:
-        _try(empty_sandbox(bwrap, SandboxProgram(("/bin/true",))), None)
+        _try(empty_sandbox(bwrap), None)
         return
     uid, gid = _root_account(settings)
     prefix = setpriv_prefix(find_setpriv(), uid, gid, [])
-    _try(empty_sandbox(bwrap, SandboxProgram(("/bin/true",), prefix)), None)
+    _try(empty_sandbox(bwrap, prefix), None)
     if settings.mode == "system":
-        _try(empty_sandbox(bwrap, SandboxProgram(("/bin/true",))), (uid, gid))
+        _try(empty_sandbox(bwrap), (uid, gid))
 
 
 def _try(argv: Sequence[str], who: tuple[int, int] | None) -> None:
@@ -120,7 +110,8 @@ def _root_account(settings: Settings) -> tuple[int, int]:
 
 
 def check_all(settings: Settings, limits: CgroupLimits, gpus: Sequence[Gpu]) -> list[Check]:
-    return [_sandbox(settings), _limits(limits), _gpus(gpus), _local_disk(settings)]
+    locks = lock_directory_check(settings.gpu_lock_dir) if gpus else None
+    return [_sandbox(settings), _limits(limits), _gpus(gpus), _local_disk(settings), *([locks] if locks else [])]
 
 
 def _sandbox(settings: Settings) -> Check:

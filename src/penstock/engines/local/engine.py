@@ -38,12 +38,12 @@ from penstock.engines.local.cgroups import CgroupLimits, detect
 from penstock.engines.local.changes import RunWatcher
 from penstock.engines.local.events import run_events
 from penstock.engines.local.exec import start_program
-from penstock.engines.local.gpus import GpuMonitor, GpuReading, find_gpus, find_locked, lock_directory_check
+from penstock.engines.local.gpus import GpuMonitor, find_locked
 from penstock.engines.local.inspect import inspect_run
 from penstock.engines.local.layout import Layout, disk_errors
 from penstock.engines.local.logs import LocalLogs
 from penstock.engines.local.nodes import cpu_product, measure_machine
-from penstock.engines.local.ports import PortConnector
+from penstock.engines.local.ports import connect
 from penstock.engines.local.refusals import notices, refusals
 from penstock.engines.local.spec.mounts import memory_of_machine
 from penstock.engines.local.spec.plan import Machine
@@ -55,7 +55,7 @@ from penstock.engines.shared.disk import disk_of
 from penstock.engines.shared.refusals import by_place
 from penstock.errors import PenstockError, StorageFull
 from penstock.settings import Settings
-from penstock.wire.measures import Measure, NodeMeasure
+from penstock.wire.measures import GpuMeasure, Measure, NodeMeasure
 from penstock.wire.server import Check
 
 log = logging.getLogger(__name__)
@@ -74,9 +74,7 @@ class LocalEngine:
         self._layout = Layout(settings)
         self._claims = LocalClaims(settings, self._layout)
         self._limits = CgroupLimits()
-        self._gpus: tuple[Gpu, ...] = ()
-        self._gpu_monitor = GpuMonitor()
-        self._ports = PortConnector()
+        self._gpus = GpuMonitor()
         self._held_gpus: dict[Run, tuple[str, ...]] = {}
         """GPUs that runs of ours hold or are about to hold."""
         self._readers: dict[Run, RunReader] = {}
@@ -95,10 +93,8 @@ class LocalEngine:
         except StorageFull as error:  # what is there from the last time will do
             log.warning("%s", error)
         self._limits = await asyncio.to_thread(detect, self._settings.max_processes)
-        self._gpus = await asyncio.to_thread(find_gpus)
-        if self._gpus:
-            await self._gpu_monitor.open()
-        self._exit_stack.callback(self._gpu_monitor.close)
+        await self._gpus.open()
+        self._exit_stack.callback(self._gpus.close)
         with suppress(PenstockError):  # whoever starts something then hears it
             await self._try_sandbox()
         self._logs = LocalLogs(self._layout)
@@ -111,7 +107,6 @@ class LocalEngine:
         self._exit_stack.push_async_callback(asyncio.wait, [removals])
 
     async def close(self) -> None:
-        """Close whatever `open` came to open. Runs go on."""
         await self._exit_stack.aclose()
         for scan in list(self._volume_scans.values()):
             scan.cancel()
@@ -129,22 +124,22 @@ class LocalEngine:
     # -- the machine ---------------------------------------------------------------------------------------------
 
     async def checks(self) -> list[Check]:
-        found = await asyncio.to_thread(doctor.check_all, self._settings, self._limits, self._gpus)
-        locks = lock_directory_check(self._settings.gpu_lock_dir, self._gpus)
-        return [*found, locks] if locks else found
+        gpus = list(self._gpus.known.values())
+        return await asyncio.to_thread(doctor.check_all, self._settings, self._limits, gpus)
 
     async def nodes(self) -> list[Node]:
         ours = {uuid for uuids in self._held_gpus.values() for uuid in uuids}
-        others = [gpu.uuid for gpu in self._gpus if gpu.uuid not in ours]
-        taken = set(find_locked(self._settings.gpu_lock_dir, others))
-        readings = await self._gpu_monitor.read()
+        taken = find_locked(self._settings.gpu_lock_dir, [uuid for uuid in self._gpus.known if uuid not in ours])
+        measures = await self._gpus.read()
         disk = disk_of(self._settings)
         return [
             Node(
                 name=socket.gethostname(),
                 cpus_milli=parse_cpus(self._settings.cpus) if self._settings.cpus else _cpus(),
                 memory_bytes=parse_bytes(self._settings.memory) if self._settings.memory else memory_of_machine(),
-                gpus=tuple(_seen(gpu, readings.get(gpu.uuid), elsewhere=gpu.uuid in taken) for gpu in self._gpus),
+                gpus=tuple(
+                    _seen(gpu, measures[uuid], elsewhere=uuid in taken) for uuid, gpu in self._gpus.known.items()
+                ),
                 cpu_product=cpu_product(),
                 version=__version__,
                 full=disk.said() if disk.is_short else None,
@@ -186,8 +181,6 @@ class LocalEngine:
     # -- runs ----------------------------------------------------------------------------------------------------
 
     async def refusals(self, spec: Spec, owner: tuple[str, str] = ("", "")) -> list[Refusal]:
-        if not spec.scratch:  # nothing that bubblewrap is asked for
-            return refusals(spec, self._settings, "")
         return await asyncio.to_thread(refusals, spec, self._settings, self._bwrap())
 
     async def notices(self, spec: Spec) -> list[str]:
@@ -204,7 +197,7 @@ class LocalEngine:
 
     async def _start(self, run: Run, launch: Launch) -> None:
         run_dir = self._layout.run_dir(run)
-        if run not in self._held_gpus and snapshot.read_began(run_dir) is None:
+        if run not in self._held_gpus and not snapshot.has_begun(run_dir):
             await self._try_sandbox()
             self._held_gpus[run] = tuple(uuid for rank in launch.gpus for uuid in rank)
             try:
@@ -222,18 +215,16 @@ class LocalEngine:
 
     async def _launch(self, run_dir: Path, launch: Launch) -> None:
         bwrap = doctor.find_bwrap() if self._settings.sandbox == "bubblewrap" else ""
-        gpus = {gpu.uuid: gpu for gpu in self._gpus}
-        machine = Machine(self._settings, self._layout, self._claims, self._limits, gpus, bwrap)
+        machine = Machine(self._settings, self._layout, self._claims, self._limits, self._gpus.known, bwrap)
         process = None
-        while process is None and snapshot.read_began(run_dir) is None and not snapshot.has_ended(run_dir):
+        while process is None and not snapshot.has_begun(run_dir) and not snapshot.has_ended(run_dir):
             process = await asyncio.to_thread(runs.start_supervisor, run_dir, launch, machine)
         if process:
             await runs.await_began(process, run_dir)
 
     async def observe(self, run: Run) -> Report:
-        run_dir = self._layout.run_dir(run)
-        reader = self._readers.get(run) or RunReader(run_dir, run.attempt)
-        report = await asyncio.to_thread(reader.read) if snapshot.is_long(run_dir) else reader.read()
+        reader = self._readers.get(run) or RunReader(self._layout.run_dir(run), run.attempt)
+        report = await asyncio.to_thread(reader.read)
         if report.presence is Presence.running:
             self._readers[run] = reader
         else:
@@ -246,12 +237,12 @@ class LocalEngine:
     async def settle(self, run: Run, keep: int) -> None:
         """Release what the run held, and remove what a killed supervisor left; the record and the log stay."""
         self._let_go(run)
+        self._logs.wake(run)  # its supervisor may end later than this, and nobody looks at it any more
         run_dir = self._layout.run_dir(run)
         if not snapshot.has_ended(run_dir) and not snapshot.lock_is_held(run_dir):
             await self._erase(runs.clean_up, run_dir)
 
     async def remove(self, run: Run) -> None:
-        """Delete all that is left of a run; one that still runs is ended first."""
         run_dir = self._layout.run_dir(run)
         if snapshot.lock_is_held(run_dir):
             await self.stop(run, 0)
@@ -289,26 +280,24 @@ class LocalEngine:
         return await asyncio.to_thread(inspect_run, self._layout.run_dir(run), run.attempt)
 
     async def top(self, run: Run, part: int) -> Measure:
-        gpus = {gpu.uuid: gpu for gpu in self._gpus}
-        return await usage.measure(self._layout.run_dir(run), part, gpus, await self._gpu_monitor.read())
+        return await usage.measure(self._layout.run_dir(run), part, await self._gpus.read())
 
     async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
         name = socket.gethostname()
         if name not in names:
             return []
-        gpus = {gpu.uuid: gpu for gpu in self._gpus}
-        return [await measure_machine(name, gpus, await self._gpu_monitor.read())]
+        return [await measure_machine(name, (await self._gpus.read()).values())]
 
     async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:
-        return by_place(workloads, usage.measures(await self._gpu_monitor.read()))
+        return by_place(workloads, await self._gpus.read())
 
     async def connect(self, run: Run, part: int, port: int) -> Session:
-        return await self._ports.connect(self._layout.run_dir(run), part, port)
+        return await connect(self._layout.run_dir(run), part, port)
 
 
-def _seen(gpu: Gpu, reading: GpuReading | None, *, elsewhere: bool) -> Gpu:
-    known = {"memory_used_bytes": reading.memory_used_bytes, "processes": reading.processes} if reading else {}
-    return gpu.model_copy(update={"taken_elsewhere": elsewhere, **known})
+def _seen(gpu: Gpu, measure: GpuMeasure, *, elsewhere: bool) -> Gpu:
+    seen = {"memory_used_bytes": measure.memory_used_bytes, "processes": measure.processes or ()}
+    return gpu.model_copy(update={"taken_elsewhere": elsewhere, **seen})
 
 
 def _cpus() -> int:

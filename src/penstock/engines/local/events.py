@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from penstock.domain.quantities import show_duration
 from penstock.engines.base import Event
-from penstock.engines.local.state.report import moment
+from penstock.engines.local.state.report import Record, moment
 from penstock.engines.local.state.snapshot import read_began, read_events, read_result
 
 SHOWN = 1000
@@ -24,62 +22,54 @@ def run_events(run_dir: Path) -> list[Event]:
     told = {(line.get("index", 0), line["rank"]) for line in lines if line["event"] == "ended"}
     units = read_result(run_dir) or []
     untold = [unit for unit in units if (unit.get("index", 0), unit["rank"]) not in told]
-    names = UnitNames(began, units)
-    found = [event for line in lines if (event := _event(line, names))]
-    found += [_ended(unit, names) for unit in untold if unit["started_at"]]  # a full disk kept them from `events`
+    found = [event for line in lines if (event := _event(line, began))]
     found += _never_started([unit for unit in untold if not unit["started_at"]])
     found.sort(key=lambda event: event.at)
     return [*_began(began), *_newest(found)]
 
 
-class UnitNames:
-    """Names units in events: the only one is the job itself."""
-
-    def __init__(self, began: dict[str, Any], units: Iterable[dict[str, Any]]) -> None:
-        self._array = began.get("array") is not None or any(unit.get("index") for unit in units)
-        self._several = began.get("nodes", 0) > 1
-
-    def __call__(self, record: dict[str, Any]) -> str:
-        if self._array:
-            return f"index {record['index']}"
-        return f"node {record['rank']}" if self._several else "job"
-
-
-def _began(began: dict[str, Any]) -> list[Event]:
+def _began(began: Record) -> list[Event]:
     if "at" not in began:
         return []
     return [Event(at=moment(began["at"]), kind=NORMAL, reason="Began", about="job", message="Its supervisor began.")]
 
 
-def _event(line: dict[str, Any], names: UnitNames) -> Event | None:
+def _about(record: Record, began: Record) -> str:
+    """Name the unit; the only one is the job itself."""
+    if began.get("array") is not None:
+        return f"index {record['index']}"
+    return f"node {record['rank']}" if began.get("nodes", 0) > 1 else "job"
+
+
+def _event(line: Record, began: Record) -> Event | None:
     what = line["event"]
     if what == "ended":
-        return _ended(line, names)
+        return _ended(line, began)
     at = moment(line["at"])
     if what == "go":
-        return Event(at=at, kind=NORMAL, reason="Started", about=names(line), message="It started.")
+        return Event(at=at, kind=NORMAL, reason="Started", about=_about(line, began), message="It started.")
     if what == "stop":
         said = f"A stop was asked for: TERM, and KILL after {show_duration(line['grace'])}."
         return Event(at=at, kind=NORMAL, reason="StopAsked", about="job", message=said)
     if what == "limit":
         reason = LIMITS.get(line["limit"], "Limit")
-        return Event(at=at, kind=WARNING, reason=reason, about=names(line), message=line["message"])
+        return Event(at=at, kind=WARNING, reason=reason, about=_about(line, began), message=line["message"])
     return None
 
 
-def _ended(record: dict[str, Any], names: UnitNames) -> Event:
+def _ended(record: Record, began: Record) -> Event:
     state, code = record["state"], record["exit_code"]
     said = record["message"] or (f"It ended with code {code}." if state == "EXITED" else "It was stopped.")
     return Event(
         at=moment(record["ended_at"]),
         kind=WARNING if state == "CRASHED" else NORMAL,
         reason=state.capitalize(),
-        about=names(record),
+        about=_about(record, began),
         message=said,
     )
 
 
-def _never_started(units: list[dict[str, Any]]) -> list[Event]:
+def _never_started(units: list[Record]) -> list[Event]:
     if not units:
         return []
     said = f"{len(units):,} never started." if len(units) > 1 else "It never started."

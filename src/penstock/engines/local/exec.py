@@ -9,10 +9,8 @@ import select
 import socket
 import struct
 import subprocess
-import sys
 import termios
 from collections.abc import AsyncIterator, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from fcntl import ioctl
 from pathlib import Path
@@ -21,7 +19,6 @@ from typing import Any
 
 from penstock.engines.base import Terminal
 from penstock.engines.local import runs
-from penstock.engines.local.spec.identity import new_session_keyring
 from penstock.engines.local.spec.plan import BASH
 from penstock.engines.local.state.parts import find_part
 from penstock.errors import Conflict, Unavailable
@@ -39,8 +36,6 @@ PATIENCE = 60.0
 DRAIN = 0.2
 """Seconds without output after which no more is awaited, once the program itself has ended."""
 END_PATIENCE = 10.0
-_SPAWNING = ThreadPoolExecutor(2, "penstock-exec")
-"""Threads with a keyring of their own; see `runs`."""
 
 
 async def start_program(run_dir: Path, part: int, command: Sequence[str], terminal: Terminal | None) -> LocalSession:
@@ -115,7 +110,7 @@ class LocalSession:
             "size": _size(self._terminal) if self._terminal else None,
         }
         try:
-            self._process = await self._loop.run_in_executor(_SPAWNING, _spawn, self._asked)
+            self._process = await self._loop.run_in_executor(runs.SPAWNING, _spawn, self._asked)
         except OSError as error:
             raise Unavailable(f"The program could not be started: {error.strerror}.") from error
         finally:
@@ -292,22 +287,12 @@ def _size(terminal: Terminal) -> bytes:
 
 
 def _spawn(asked: dict[str, Any]) -> subprocess.Popen[bytes]:
-    new_session_keyring()
     told = os.memfd_create("asked", os.MFD_CLOEXEC)
     try:
         with open(told, "wb", closefd=False) as file:
             marshal.dump(asked, file)
         os.lseek(told, 0, os.SEEK_SET)
-        return subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", BOOT, str(told)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=[told, asked["control"], *(asked["stdio"] or ())],
-            start_new_session=True,
-            cwd="/",
-            env={"PATH": "/usr/bin:/bin"},
-        )
+        return runs.spawn(BOOT, [str(told)], [told, asked["control"], *(asked["stdio"] or ())])
     finally:
         os.close(told)
 

@@ -8,11 +8,11 @@ import errno
 import logging
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.domain.nodes import Gpu, GpuProcess
 from penstock.engines.base import DevicesBusy
@@ -21,6 +21,7 @@ from penstock.engines.local.layout import disk_errors
 from penstock.engines.local.spec.sandbox import BindMount
 from penstock.engines.shared.processes import read_text
 from penstock.errors import Unavailable
+from penstock.wire.measures import GpuMeasure
 from penstock.wire.server import Check
 
 log = logging.getLogger(__name__)
@@ -32,34 +33,6 @@ LOCK_PATIENCE = 0.2
 """Seconds in which the lock of a GPU must become free."""
 READ_PATIENCE = 3.0
 """Seconds NVML may take. A GPU that has fallen off its bus answers late or never: then nothing is known of any."""
-
-
-def find_gpus() -> tuple[Gpu, ...]:
-    """Return every GPU NVML shows; none where there is no driver."""
-    try:
-        ctypes.CDLL(LIBRARY)
-    except OSError:
-        return ()
-    import pynvml  # type: ignore[import-untyped]
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return ()
-    try:
-        return tuple(_gpu(pynvml, number) for number in range(pynvml.nvmlDeviceGetCount()))
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _gpu(nvml: Any, number: int) -> Gpu:
-    handle = nvml.nvmlDeviceGetHandleByIndex(number)
-    return Gpu(
-        uuid=nvml.nvmlDeviceGetUUID(handle),
-        product=nvml.nvmlDeviceGetName(handle),
-        memory_bytes=nvml.nvmlDeviceGetMemoryInfo(handle).total,
-        minor=nvml.nvmlDeviceGetMinorNumber(handle),
-    )
 
 
 def device_binds(gpus: Sequence[Gpu]) -> list[BindMount]:
@@ -88,19 +61,18 @@ def lock_gpus(directory: Path, uuids: Sequence[str], held: ExitStack) -> list[in
     return found
 
 
-def find_locked(directory: Path, uuids: Sequence[str]) -> Iterator[str]:
-    """Yield the GPUs that someone holds now, or whose lock cannot be trusted."""
+def find_locked(directory: Path, uuids: Sequence[str]) -> list[str]:
+    """Return the GPUs that someone holds now, or whose lock cannot be trusted."""
     if not uuids:
-        return
+        return []
     try:
         folder = _open_directory(directory)
     except FileNotFoundError:
-        return
+        return []
     except (Unavailable, OSError):
-        yield from uuids
-        return
+        return list(uuids)
     try:
-        yield from [uuid for uuid in uuids if not _free(folder, uuid)]
+        return [uuid for uuid in uuids if not _free(folder, uuid)]
     finally:
         os.close(folder)
 
@@ -115,11 +87,10 @@ def _free(folder: int, uuid: str) -> bool:
     return layout.is_unlocked(fd)
 
 
-def lock_directory_check(directory: Path, gpus: Sequence[Gpu]) -> Check | None:
-    """Check the directory of locks, where there are GPUs to be locked."""
+def lock_directory_check(directory: Path) -> Check | None:
+    """Check the directory of locks, which is made when the first GPU is locked."""
     try:
-        if gpus:
-            os.close(_open_directory(directory))
+        os.close(_open_directory(directory))
     except FileNotFoundError:
         return None
     except Unavailable as error:
@@ -176,73 +147,83 @@ def _open(folder: int, uuid: str) -> int:
     return fd
 
 
-class GpuReading(NamedTuple):
-    memory_used_bytes: int | None
-    utilization: int | None
-    processes: tuple[GpuProcess, ...]
-    """The processes that compute on it, whoever started them."""
-
-
 class GpuMonitor:
-    """Asks NVML in a thread of its own; whoever asks meanwhile gets the same answer."""
+    """The machine's GPUs. NVML is asked in a thread of its own; whoever asks meanwhile gets the same answer."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "penstock-nvml")
         self._nvml: Any = None
-        self._pending: asyncio.Future[dict[str, GpuReading]] | None = None
+        self._pending: asyncio.Future[dict[str, GpuMeasure]] | None = None
+        self.known: dict[str, Gpu] = {}
+        """Every GPU NVML shows, by uuid; none where there is no driver."""
 
     async def open(self) -> None:
-        """Load NVML; call this only where there are GPUs."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._open)
 
     def _open(self) -> None:
-        import pynvml
+        try:
+            ctypes.CDLL(LIBRARY)
+        except OSError:
+            return
+        import pynvml  # type: ignore[import-untyped]
 
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
-            log.warning("the load of the GPUs is not shown: %s", error)
-        else:
-            self._nvml = pynvml
+            log.warning("no GPUs are offered: %s", error)
+            return
+        self._nvml = pynvml
+        self.known = {gpu.uuid: gpu for gpu in map(self._gpu, range(pynvml.nvmlDeviceGetCount()))}
+
+    def _gpu(self, number: int) -> Gpu:
+        handle = self._nvml.nvmlDeviceGetHandleByIndex(number)
+        return Gpu(
+            uuid=self._nvml.nvmlDeviceGetUUID(handle),
+            product=self._nvml.nvmlDeviceGetName(handle),
+            memory_bytes=self._nvml.nvmlDeviceGetMemoryInfo(handle).total,
+            minor=self._nvml.nvmlDeviceGetMinorNumber(handle),
+        )
 
     def close(self) -> None:
         if self._nvml:
             self._thread.submit(self._nvml.nvmlShutdown)
         self._thread.shutdown(wait=False)
 
-    async def read(self) -> dict[str, GpuReading]:
-        """Return the load of each GPU by uuid, without those that do not answer."""
-        if self._nvml is None:
+    async def read(self) -> dict[str, GpuMeasure]:
+        """Return what each GPU does, by uuid; of those that do not answer, what they are."""
+        if not self.known:
             return {}
         if self._pending is None or self._pending.done():
             self._pending = asyncio.get_running_loop().run_in_executor(self._thread, self._read)
         done, _ = await asyncio.wait([self._pending], timeout=READ_PATIENCE)
         if not done:
             log.warning("NVML did not answer within %.0f s", READ_PATIENCE)
-        return self._pending.result() if done else {}
+        return {uuid: _unseen(gpu) for uuid, gpu in self.known.items()} | (self._pending.result() if done else {})
 
-    def _read(self) -> dict[str, GpuReading]:
+    def _read(self) -> dict[str, GpuMeasure]:
         nvml, found = self._nvml, {}
         try:
             for number in range(nvml.nvmlDeviceGetCount()):
                 handle = nvml.nvmlDeviceGetHandleByIndex(number)
-                found[nvml.nvmlDeviceGetUUID(handle)] = self._reading(handle)
+                if gpu := self.known.get(nvml.nvmlDeviceGetUUID(handle)):
+                    found[gpu.uuid] = self._measure(gpu, handle)
         except nvml.NVMLError as error:
             log.warning("a GPU does not answer: %s", error)
         return found
 
-    def _reading(self, handle: Any) -> GpuReading:
+    def _measure(self, gpu: Gpu, handle: Any) -> GpuMeasure:
         memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
         rates = self._ask("nvmlDeviceGetUtilizationRates", handle)
         running = self._ask("nvmlDeviceGetComputeRunningProcesses", handle) or ()
-        return GpuReading(
-            memory_used_bytes=memory.used if memory else None,
-            utilization=rates.gpu if rates else None,
-            processes=tuple(
+        seen = {
+            "memory_used_bytes": memory.used if memory else None,
+            "utilization": rates.gpu if rates else None,
+            "processes": tuple(
                 GpuProcess(pid=each.pid, memory_bytes=each.usedGpuMemory, name=_program_name(each.pid))
                 for each in running
             ),
-        )
+        }
+        return _unseen(gpu).model_copy(update=seen)
 
     def _ask(self, function: str, handle: Any) -> Any:
         """Call NVML; None where this product or driver does not tell."""
@@ -250,6 +231,10 @@ class GpuMonitor:
             return getattr(self._nvml, function)(handle)
         except self._nvml.NVMLError:
             return None
+
+
+def _unseen(gpu: Gpu) -> GpuMeasure:
+    return GpuMeasure(uuid=gpu.uuid, product=gpu.product, memory_bytes=gpu.memory_bytes)
 
 
 def _program_name(pid: int) -> str:

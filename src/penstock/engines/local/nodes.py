@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable
 from time import monotonic
 from typing import NamedTuple
 
 from penstock.domain.model import now
-from penstock.domain.nodes import Gpu
 from penstock.domain.quantities import show_cpus
-from penstock.engines.local.gpus import GpuReading
-from penstock.engines.local.usage import SAMPLE_SECONDS, TICKS, measured_gpus
+from penstock.engines.local.usage import SAMPLE_SECONDS, TICKS
 from penstock.engines.shared.counters import Traffic, read_traffic
 from penstock.engines.shared.processes import read_text, read_values
-from penstock.wire.measures import NodeMeasure
+from penstock.wire.measures import GpuMeasure, NodeMeasure
 
 
-async def measure_machine(name: str, gpus: Mapping[str, Gpu], readings: Mapping[str, GpuReading]) -> NodeMeasure:
+async def measure_machine(name: str, gpus: Iterable[GpuMeasure]) -> NodeMeasure:
     before = await asyncio.to_thread(_sample)
     await asyncio.sleep(SAMPLE_SECONDS)
     after = await asyncio.to_thread(_sample)
@@ -36,7 +34,7 @@ async def measure_machine(name: str, gpus: Mapping[str, Gpu], readings: Mapping[
         load=(load[0], load[1], load[2]),
         memory_bytes=total,
         memory_used_bytes=total - memory.get("MemAvailable", 0),
-        gpus=measured_gpus(gpus, gpus, readings),
+        gpus=tuple(gpus),
     )
     return told.model_copy(update=after.traffic.since(before.traffic, seconds))
 

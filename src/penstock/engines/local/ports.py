@@ -21,7 +21,6 @@ from penstock.errors import Conflict, Unavailable
 LISTENING = "0A"
 PIECE = 1 << 16
 PATIENCE = 10.0
-KNOWN = 1000
 ANY4, LOCAL4 = "00000000", "0100007F"
 ANY6, LOCAL6, LOCAL4_IN_6 = "0" * 32, "0" * 24 + "01000000", "0" * 16 + "FFFF0000" + LOCAL4
 
@@ -38,74 +37,44 @@ WAYS = (
 )
 
 
-class PortConnector:
-    """Connects to parts of runs. A socket never changes hands, so its owner is found out once: a browser asks fifty
-    times."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[Path, int], frozenset[int]] = {}
-        """The sockets of a part that were connected to."""
-
-    async def connect(self, run_dir: Path, part: int, port: int) -> PortConnection:
-        """Connect to a part; raises Conflict if nothing of it listens there."""
-        for way in WAYS:
-            allowed = await asyncio.to_thread(self._allowed, run_dir, part, port, way)
-            if not allowed:
-                continue
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    reader, writer = await asyncio.open_connection(way.host, port, limit=PIECE)
-            except ConnectionRefusedError:  # a socket for both families may be closed to one of them
-                continue
-            except (OSError, TimeoutError) as error:
-                raise Unavailable(f"Port {port} does not answer: {error or 'no answer in time'}.") from error
-            connected = PortConnection(reader, writer)
-            if await asyncio.to_thread(_takers, port, way) == allowed:
-                return connected
-            await connected.close()
-        elsewhere = await asyncio.to_thread(_elsewhere, run_dir, part, port)
-        raise Conflict(f"Nothing of it listens on port {port}{elsewhere}.")
-
-    def _allowed(self, run_dir: Path, part: int, port: int, way: Loopback) -> frozenset[int]:
-        """Return the sockets that would take the connection, if all of them belong to the part; else none."""
-        takers, key = _takers(port, way), (run_dir, part)
-        if not takers:
-            return takers
-        inside = find_part(run_dir, part)
-        if takers <= self._known.get(key, frozenset()):
-            return takers
-        if not takers <= _sockets(inside):
-            return frozenset()
-        if len(self._known) >= KNOWN:
-            self._known.clear()
-        self._known[key] = self._known.get(key, frozenset()) | takers
-        return takers
+async def connect(run_dir: Path, part: int, port: int) -> PortConnection:
+    """Connect to a part; raises Conflict if nothing of it listens there."""
+    for way in WAYS:
+        allowed = await asyncio.to_thread(_allowed, run_dir, part, port, way)
+        if not allowed:
+            continue
+        try:
+            async with asyncio.timeout(PATIENCE):
+                reader, writer = await asyncio.open_connection(way.host, port, limit=PIECE)
+        except ConnectionRefusedError:  # a socket for both families may be closed to one of them
+            continue
+        except (OSError, TimeoutError) as error:
+            raise Unavailable(f"Port {port} does not answer: {error or 'no answer in time'}.") from error
+        connected = PortConnection(reader, writer)
+        if await asyncio.to_thread(_takers, port, way) == allowed:
+            return connected
+        await connected.close()
+    raise Conflict(f"Nothing of it listens on port {port} of 127.0.0.1.")
 
 
-def _takers(port: int, way: Loopback) -> frozenset[int]:
-    return frozenset(inode for address, inode in _listening(port) if address in way.takers)
+def _allowed(run_dir: Path, part: int, port: int, way: Loopback) -> set[int]:
+    """Return the sockets that would take the connection, if all of them belong to the part; else none."""
+    takers = _takers(port, way)
+    return takers if takers and takers <= _sockets(find_part(run_dir, part)) else set()
 
 
-def _listening(port: int) -> list[tuple[str, int]]:
-    """Return address and number of each socket on this machine that listens on the port."""
-    found = []
+def _takers(port: int, way: Loopback) -> set[int]:
+    """Return the numbers of the sockets on this machine that would take the connection."""
+    found = set()
     for fields in tcp_sockets():
         address, _, number = fields[1].rpartition(":")
-        if fields[3] == LISTENING and int(number, 16) == port:
-            found.append((address, int(fields[9])))
+        if fields[3] == LISTENING and int(number, 16) == port and address in way.takers:
+            found.add(int(fields[9]))
     return found
 
 
 def _sockets(part: RunningPart) -> set[int]:
-    """Return the numbers of all sockets that processes of the part hold, as far as we may see them."""
     return {socket for process in part_processes(part) for socket in sockets_of(process.pid)}
-
-
-def _elsewhere(run_dir: Path, part: int, port: int) -> str:
-    """Mention the address, if the part listens where only others can reach it."""
-    reached = WAYS[0].takers | WAYS[1].takers
-    others = {inode for address, inode in _listening(port) if address not in reached}
-    return " of 127.0.0.1" if others and others & _sockets(find_part(run_dir, part)) else ""
 
 
 class PortConnection:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from penstock.domain.quantities import show_bytes
 from penstock.domain.workloads import Medium, Scratch, Spec
 from penstock.engines.base import Refusal
@@ -18,7 +16,10 @@ NO_SANDBOX = 'sandbox = "none"'
 def refusals(spec: Spec, settings: Settings, bwrap: str) -> list[Refusal]:
     """Return all refusals; `bwrap` is empty where there is no sandbox."""
     found = [*_scratch(spec, bwrap), *([] if settings.sandbox == "bubblewrap" else _unmounted(spec))]
-    found += [*_not_here(spec), *refuse_cluster_secrets(spec)]
+    parts = [mount.path for mount in spec.mounts if mount.sub_path]
+    said = "names a part of a volume; this engine mounts whole volumes only"
+    found += [Refusal(keys=("volumes", path), message=said, hint="mount all of it") for path in parts]
+    found += refuse_cluster_secrets(spec)
     if spec.run is None:
         said = "is missing: this engine runs the machine's own programs and has no image to take a command from"
         found.append(Refusal(keys=("run",), message=said, hint="name the program"))
@@ -26,13 +27,6 @@ def refusals(spec: Spec, settings: Settings, bwrap: str) -> list[Refusal]:
         said = "is for Kubernetes with Kueue; here work starts as soon as there is room for it"
         found.append(Refusal(keys=("queue",), message=said, hint="leave it out"))
     return found
-
-
-def _not_here(spec: Spec) -> list[Refusal]:
-    """Refuse what this engine does not do."""
-    parts = [mount.path for mount in spec.mounts if mount.sub_path]
-    said = "names a part of a volume; this engine mounts whole volumes only"
-    return [Refusal(keys=("volumes", path), message=said, hint="mount all of it") for path in parts]
 
 
 def _scratch(spec: Spec, bwrap: str) -> list[Refusal]:
@@ -52,13 +46,7 @@ def _unmounted(spec: Spec) -> list[Refusal]:
     said = f"{NO_SANDBOX} on this machine: nothing can be mounted, so there is no scratch in memory"
     hint = "leave out medium: memory; the scratch is then a directory"
     wrong = [scratch.path for scratch in _in_memory(spec) if scratch.path != SHARED_MEMORY]
-    found = [Refusal(keys=("volumes", path), message=said, hint=hint) for path in wrong]
-    names = Counter(scratch_variable(scratch.path) for scratch in spec.scratch)
-    for scratch in spec.scratch:
-        if names[scratch_variable(scratch.path)] > 1:
-            same = f"{NO_SANDBOX} on this machine: two scratch paths would both be {scratch_variable(scratch.path)}"
-            found.append(Refusal(keys=("volumes", scratch.path), message=same, hint="rename one of them"))
-    return found
+    return [Refusal(keys=("volumes", path), message=said, hint=hint) for path in wrong]
 
 
 def notices(spec: Spec, settings: Settings) -> list[str]:

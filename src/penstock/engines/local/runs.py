@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -17,7 +18,7 @@ from penstock.engines.local.gpus import lock_gpus
 from penstock.engines.local.layout import disk_errors
 from penstock.engines.local.spec.identity import new_session_keyring
 from penstock.engines.local.spec.plan import Machine, write_plan
-from penstock.engines.local.state.snapshot import LOCKS, has_ended, is_held, read_began
+from penstock.engines.local.state.snapshot import LOCKS, has_begun, has_ended, is_held, read_began
 from penstock.engines.local.supervisor.directories import erase
 from penstock.engines.local.supervisor.processes import remove_group
 from penstock.engines.shared.files import overwrite, replace, reserve
@@ -34,8 +35,7 @@ STOP_SIZE = 8
 """Bytes that are reserved for the file `stop`, so that a full disk cannot prevent a stop."""
 PATIENCE = 1.0
 """Seconds in which the lock of a run must become free."""
-_SPAWNING = ThreadPoolExecutor(1, "penstock-spawn")
-"""A keyring belongs to a thread: this one has a new one for each run, and the server keeps its own."""
+SPAWNING = ThreadPoolExecutor(2, "penstock-spawn")
 
 
 def start_supervisor(run_dir: Path, launch: Launch, machine: Machine) -> subprocess.Popen[bytes] | None:
@@ -47,7 +47,7 @@ def start_supervisor(run_dir: Path, launch: Launch, machine: Machine) -> subproc
         run_dir.mkdir(mode=machine.layout.mode, exist_ok=True)
         reserve(str(run_dir / "stop"), STOP_SIZE)
         lock, tree = (_lock_file(run_dir / name, held) for name in LOCKS)
-        if not layout.take_lock(lock, PATIENCE) or read_began(run_dir) is not None or has_ended(run_dir):
+        if not layout.take_lock(lock, PATIENCE) or has_begun(run_dir) or has_ended(run_dir):
             return None
         if not layout.take_lock(tree, PATIENCE):  # nobody supervises it, and it never began: what is left of a start
             layout.kill_holders(run_dir / LOCKS[1])
@@ -55,7 +55,7 @@ def start_supervisor(run_dir: Path, launch: Launch, machine: Machine) -> subproc
                 return None
         uuids = [uuid for rank in launch.gpus for uuid in rank]
         devices = lock_gpus(machine.settings.gpu_lock_dir, uuids, held)
-        process = _SPAWNING.submit(_popen, run_dir, [lock, tree, *devices]).result()
+        process = SPAWNING.submit(_popen, run_dir, [lock, tree, *devices]).result()
         assert process.stdin
         try:
             write_plan(run_dir, launch, machine)
@@ -77,26 +77,40 @@ def _lock_file(path: Path, held: ExitStack) -> int:
 
 
 def _popen(run_dir: Path, held: list[int]) -> subprocess.Popen[bytes]:
-    argv = [sys.executable, "-I", "-S", "-c", BOOT, str(PACKAGES), str(run_dir), *map(str, held)]
-    new_session_keyring()
     handle = os.open(run_dir / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "ab") as errors:
-        return subprocess.Popen(
-            argv,
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            pass_fds=held,
-            start_new_session=True,
-            cwd="/",
-            env={"PATH": "/usr/bin:/bin"},
-        )
+        words = [str(PACKAGES), str(run_dir), *map(str, held)]
+        return spawn(BOOT, words, held, subprocess.PIPE, errors.fileno())
+
+
+def spawn(
+    boot: str,
+    words: Sequence[str],
+    held: Sequence[int],
+    stdin: int = subprocess.DEVNULL,
+    errors: int = subprocess.DEVNULL,
+) -> subprocess.Popen[bytes]:
+    """Start an interpreter with a session and a keyring of its own, and nothing of the server's but these descriptors.
+
+    To be called in a thread of SPAWNING: a keyring belongs to a thread, and the server keeps its own.
+    """
+    new_session_keyring()
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", boot, *words],
+        bufsize=0,
+        stdin=stdin,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+        pass_fds=held,
+        start_new_session=True,
+        cwd="/",
+        env={"PATH": "/usr/bin:/bin"},
+    )
 
 
 async def await_began(process: subprocess.Popen[bytes], run_dir: Path) -> None:
     """Return once the run has begun on disk: what we started is not the supervisor but its parent, which ends then."""
-    if await _ended(process):
+    if await asyncio.to_thread(process.wait):
         said = _last_line(run_dir / "supervisor.log")
         if "No space left" in said:
             raise StorageFull(f"There is no room left on the disk of {run_dir}.", hint="free some space there")
@@ -108,29 +122,13 @@ def _last_line(path: Path) -> str:
     return lines[-1] if lines else "it said nothing"
 
 
-async def _ended(process: subprocess.Popen[bytes]) -> int:
-    done = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    pidfd = os.pidfd_open(process.pid)
-    loop.add_reader(pidfd, done.set)
-    try:
-        await done.wait()
-    finally:
-        loop.remove_reader(pidfd)
-        os.close(pidfd)
-    return process.wait()
-
-
 def request_stop(run_dir: Path, mode: int, grace: int) -> None:
     """Write `stop` into the room that was reserved with the run; a second time, in place."""
     path, word = str(run_dir / "stop"), f"{grace:<{STOP_SIZE}}"
     with disk_errors(run_dir):
         run_dir.mkdir(mode=mode, exist_ok=True)
-        try:
+        if not overwrite(path, word):
             replace(path, word)
-        except OSError:
-            if not overwrite(path, word):
-                raise
     wake_supervisor(run_dir)
 
 

@@ -12,8 +12,6 @@ from time import monotonic
 from typing import NamedTuple
 
 from penstock.domain.model import now
-from penstock.domain.nodes import Gpu
-from penstock.engines.local.gpus import GpuReading
 from penstock.engines.local.state.parts import RunningPart, find_part, part_processes
 from penstock.engines.shared.processes import Process, read_count, read_text, read_values
 from penstock.wire.measures import GpuMeasure, Measure, ProcessMeasure
@@ -33,12 +31,12 @@ class PartSample(NamedTuple):
     processes: Mapping[tuple[int, int], Process]
 
 
-async def measure(run_dir: Path, number: int, gpus: Mapping[str, Gpu], readings: Mapping[str, GpuReading]) -> Measure:
+async def measure(run_dir: Path, number: int, gpus: Mapping[str, GpuMeasure]) -> Measure:
     """Measure a part; raises Conflict if it does not run."""
     part = await asyncio.to_thread(find_part, run_dir, number)
     before = await asyncio.to_thread(_sample, part)
     await asyncio.sleep(SAMPLE_SECONDS)
-    return await asyncio.to_thread(_measure, part, before, measured_gpus(part.gpus, gpus, readings))
+    return await asyncio.to_thread(_measure, part, before, tuple(gpus[uuid] for uuid in part.gpus if uuid in gpus))
 
 
 def _sample(part: RunningPart) -> PartSample:
@@ -66,12 +64,8 @@ def _measure(part: RunningPart, before: PartSample, gpus: tuple[GpuMeasure, ...]
         disk_read_bytes=read,
         disk_written_bytes=written,
         processes=tuple(shown[:MOST_PROCESSES]),
-        message=_message(len(shown)),
+        message=f"{len(shown):,} processes, of which the busiest are shown" if len(shown) > MOST_PROCESSES else None,
     )
-
-
-def _message(count: int) -> str | None:
-    return f"{count:,} processes, of which the busiest are shown" if count > MOST_PROCESSES else None
 
 
 def _process(process: Process, before: PartSample, seconds: float) -> ProcessMeasure:
@@ -96,7 +90,7 @@ def _user_of(folder: str) -> str:
         return "?"
 
 
-@functools.lru_cache(256)
+@functools.cache
 def _name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
@@ -130,7 +124,7 @@ def _memory_limit(part: RunningPart) -> int | None:
     return next((int(value) for file, value in written if file in ("memory.limit_in_bytes", "memory.max")), None)
 
 
-# -- disk and GPUs -----------------------------------------------------------------------------------------------
+# -- the disk -----------------------------------------------------------------------------------------------
 
 
 def _disk(found: Iterable[Process]) -> tuple[int | None, int | None]:
@@ -139,26 +133,3 @@ def _disk(found: Iterable[Process]) -> tuple[int | None, int | None]:
     if not each:
         return None, None
     return sum(int(count["read_bytes"]) for count in each), sum(int(count["write_bytes"]) for count in each)
-
-
-def measured_gpus(
-    uuids: Iterable[str], known: Mapping[str, Gpu], readings: Mapping[str, GpuReading]
-) -> tuple[GpuMeasure, ...]:
-    found = []
-    for uuid in uuids:
-        gpu, reading = known.get(uuid), readings.get(uuid)
-        found.append(
-            GpuMeasure(
-                uuid=uuid,
-                product=gpu.product if gpu else "",
-                memory_bytes=gpu.memory_bytes if gpu else None,
-                memory_used_bytes=reading.memory_used_bytes if reading else None,
-                utilization=reading.utilization if reading else None,
-                processes=reading.processes if reading else None,
-            )
-        )
-    return tuple(found)
-
-
-def measures(readings: Mapping[str, GpuReading]) -> dict[str, GpuMeasure]:
-    return {measure.uuid: measure for measure in measured_gpus(readings, {}, readings)}

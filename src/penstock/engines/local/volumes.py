@@ -14,7 +14,7 @@ from penstock.domain.users import Account
 from penstock.domain.volumes import Phase, StorageClass, Volume, path_inside
 from penstock.engines.base import VolumeReport
 from penstock.engines.local.layout import Layout, disk_errors
-from penstock.engines.local.supervisor.directories import erase, measure_directory
+from penstock.engines.local.supervisor.directories import erase, measure_directory, open_below
 from penstock.engines.shared.files import sync_directory
 from penstock.errors import Conflict, Invalid, PenstockError, Unavailable
 from penstock.settings import Settings
@@ -44,7 +44,6 @@ class LocalClaims:
         return self.root(volume).joinpath(*self._parts(volume))
 
     def _parts(self, volume: Volume) -> list[str]:
-        """Return the path from the directory of its class."""
         return path_inside(volume).split("/") if self._is_on_storage(volume) else [volume.object_name]
 
     def _is_on_storage(self, volume: Volume) -> bool:
@@ -118,9 +117,9 @@ class LocalClaims:
 def _below(parent: int, name: str, volume: Volume, make: int | None = None) -> tuple[int, bool]:
     """Open a directory, made with a mode if it was not there; return whether it is new. The one around it is closed."""
     try:
-        new = make is not None and _made(parent, name)
-        fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-        if new and make is not None:
+        fd, new = open_below(parent, name, make)
+        if new and make is not None:  # whatever the umask is
+            os.fsync(parent)
             os.fchmod(fd, make)
         return fd, new
     except FileNotFoundError as error:
@@ -132,15 +131,6 @@ def _below(parent: int, name: str, volume: Volume, make: int | None = None) -> t
         raise Conflict(said) from error
     finally:
         os.close(parent)
-
-
-def _made(parent: int, name: str) -> bool:
-    try:
-        os.mkdir(name, 0o700, dir_fd=parent)
-    except FileExistsError:
-        return False
-    os.fsync(parent)
-    return True
 
 
 def _path_of(fd: int) -> Path:

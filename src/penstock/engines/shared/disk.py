@@ -22,12 +22,10 @@ class Disk:
     place: Path
     free: int
     mark: int
-    takes_files: bool
-    """False on a file system that has all the files it can have."""
 
     @property
     def is_short(self) -> bool:
-        return self.free < self.mark or not self.takes_files
+        return self.free < self.mark
 
     def refuse_new_work(self) -> None:
         if self.is_short:
@@ -42,7 +40,6 @@ class Disk:
         return f"has an almost full disk, and {self._rule}"
 
     def check(self) -> Check:
-        """Return the check of `penstock doctor`."""
         if not self.is_short:
             return Check(name="disk", ok=True, detail=self._left)
         fix = "make room there (penstock volumes df, penstock jobs delete), or set data_dir to a larger disk"
@@ -50,8 +47,7 @@ class Disk:
 
     @property
     def _left(self) -> str:
-        left = show_bytes(self.free) if self.takes_files else "room for no more files is"
-        return f"{left} free in {self.place}"
+        return f"{show_bytes(self.free)} free in {self.place}"
 
     @property
     def _rule(self) -> str:
@@ -62,5 +58,4 @@ def disk_of(settings: Settings) -> Disk:
     about = os.statvfs(settings.data_dir)
     usual = min(MARK, about.f_blocks * about.f_frsize // SHARE)
     mark = max(parse_bytes(settings.min_free), LEAST) if settings.min_free else usual
-    takes_files = about.f_favail > 0 or about.f_files == 0  # btrfs, which has no limit, says 0 of 0
-    return Disk(settings.data_dir, about.f_bavail * about.f_frsize, mark, takes_files)
+    return Disk(settings.data_dir, about.f_bavail * about.f_frsize, mark)

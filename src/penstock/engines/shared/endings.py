@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from penstock.domain.quantities import show_bytes, show_duration
 from penstock.domain.states import Reason, State
-from penstock.engines.shared.exit_codes import describe
+from penstock.engines.shared.exit_codes import describe, mebibytes
 from penstock.engines.shared.minder import FAILURES
 
 NOT_EXECUTABLE_CODE, NOT_FOUND_CODE = 126, 127
@@ -71,7 +71,3 @@ def strip_runtime_names(message: str) -> str:
     while found := _PASSED_ON.match(message):
         message = message[found.end() :]
     return message.removesuffix(": unknown").rstrip(".")
-
-
-def mebibytes(amount: int) -> str:
-    return f"{amount / (1 << 20):.0f}Mi" if amount < 10 << 30 else f"{amount / (1 << 30):.1f}Gi"

@@ -1,4 +1,4 @@
-"""Describe exit codes in words: `code 137 (signal KILL)`."""
+"""Describe the end of a unit in words: `code 137 (signal KILL)`, and the memory it used."""
 
 from __future__ import annotations
 
@@ -15,3 +15,7 @@ def describe(code: int) -> str:
     name = SIGNALS.get(code - 128)
     meaning = f"signal {name}" if name else MEANINGS.get(code)
     return f"code {code} ({meaning})" if meaning else f"code {code}"
+
+
+def mebibytes(amount: int) -> str:
+    return f"{amount / (1 << 20):.0f}Mi" if amount < 10 << 30 else f"{amount / (1 << 30):.1f}Gi"

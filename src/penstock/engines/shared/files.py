@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from _json import encode_basestring_ascii
 
 
 def dumps(value: object) -> str:
@@ -18,21 +19,7 @@ def dumps(value: object) -> str:
         return "{" + ", ".join(f"{dumps(str(key))}: {dumps(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(dumps(item) for item in value) + "]"
-    return '"' + "".join(_escaped(character) for character in str(value)) + '"'
-
-
-def _escaped(character: str) -> str:
-    if character in '"\\':
-        return "\\" + character
-    code = ord(character)
-    return character if 0x20 <= code < 0x7F else "".join(f"\\u{unit:04x}" for unit in _utf16(code))
-
-
-def _utf16(code: int) -> list[int]:
-    if code < 0x10000:
-        return [code]
-    code -= 0x10000
-    return [0xD800 + (code >> 10), 0xDC00 + (code & 0x3FF)]
+    return encode_basestring_ascii(str(value))
 
 
 RESERVE, SHARE = 64 << 20, 20
@@ -81,20 +68,17 @@ def reserve(path: str, size: int) -> None:
 
 
 def overwrite(path: str, text: str) -> bool:
-    """Overwrite a file in place, which takes no room; False if there is less of it than text."""
+    """Overwrite a file of this size in place, which takes no room; False if it is not there."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        data = text.encode()
-        if os.fstat(fd).st_size < len(data):
-            return False
-        os.pwrite(fd, data, 0)
+        os.pwrite(fd, text.encode(), 0)
         os.fsync(fd)
-        return True
     finally:
         os.close(fd)
+    return True
 
 
 def complain(*words: object) -> None:

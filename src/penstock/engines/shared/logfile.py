@@ -47,13 +47,6 @@ class LogFile:
         self.recent = b""
         """The last few hundred bytes, for a message about what went wrong before anything ran."""
 
-    def open(self) -> None:
-        """Make the first segment before there is anything to write, so that the first line need not wait for it."""
-        try:
-            self._rotate()
-        except OSError:
-            return  # tried again with the first output
-
     def write(self, data: bytes, now: float) -> None:
         self.recent = (self.recent + data)[-600:]
         if self._lost:
@@ -83,13 +76,13 @@ class LogFile:
                 room = min(self._starts[-1] + self.size - self._offset, self._unlooked)
                 written = os.write(self._fd, data[:room])
             except OSError:
-                self._cut(len(data))
+                self._lose(len(data))
                 return
             self._offset += written
             self._unlooked -= written
             data = data[written:]
 
-    def _cut(self, lost: int) -> None:
+    def _lose(self, lost: int) -> None:
         self._lost += lost
         self._unlooked = 0
         if self._is_cut:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from bisect import bisect_right
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from penstock.engines.base import LogQuery
 from penstock.engines.shared.logfile import ENTRY, cut_name, segment_name
@@ -21,41 +22,34 @@ TAIL_REACH = 64 << 20
 
 
 class LogReader:
-    """Reads one node's log; call `refresh` before reading what may be new. Those who follow share it, and its cache."""
+    """Reads one node's log; call `refresh` before reading what may be new."""
 
     def __init__(self, run_dir: Path, rank: int) -> None:
         self._run_dir, self._folder, self._rank = run_dir, run_dir / "logs", rank
         self._starts: list[int] = []
-        self._read: dict[int, bytes] = {}
-        self._segment_size: int | None = None
-        self.turn = -1
-        """The turn of the watch at which it was refreshed."""
-        self.over = False
-        """Nothing more would be printed, as of that turn."""
+        self._record: dict[str, Any] = {}
 
     def refresh(self) -> None:
         self._starts = [0] if self._is_one_segment() else self._listed()
-        self._read.clear()
 
     def _is_one_segment(self) -> bool:
         """Most logs are one segment: then the files of an array's other indexes need not be listed."""
-        if self._segment_size is None:
-            self._segment_size = _began(self._run_dir).get("log_segment")
-        if self._segment_size is None:
+        if "log_segment" not in self._began():
             return False
-        first, second = (self._folder / segment_name(self._rank, start) for start in (0, self._segment_size))
+        first, second = (self._folder / segment_name(self._rank, start) for start in (0, self._record["log_segment"]))
         return first.exists() and not second.exists()
 
+    def _began(self) -> dict[str, Any]:
+        """Return the record of the run's beginning; empty if there is none yet, or it cannot be read."""
+        if not self._record:
+            with suppress(FileNotFoundError, ValueError):
+                self._record = dict(json.loads((self._run_dir / "began").read_bytes()))
+        return self._record
+
     def _listed(self) -> list[int]:
-        prefix, suffix = f"rank-{self._rank}.", ".log"
-        try:
-            names = os.listdir(self._folder)  # noqa: PTH208 (names are all it needs)
-        except OSError:
-            names = []
-        found = (
-            name[len(prefix) : -len(suffix)] for name in names if name.startswith(prefix) and name.endswith(suffix)
-        )
-        return sorted(int(start) for start in found)
+        with suppress(FileNotFoundError):  # the run has just been removed
+            return sorted(int(path.name.split(".")[1]) for path in self._folder.glob(f"rank-{self._rank}.*.log"))
+        return []
 
     @property
     def is_cut(self) -> bool:
@@ -66,7 +60,7 @@ class LogReader:
         """Return the next block from `offset` on and the offset after it, or nothing. A gap is stated in a line."""
         at = self._segment(offset)
         if at is not None:
-            data = self._block(at, offset)
+            data = self._pread(at, offset - at, BLOCK)
             if data:
                 return data, offset + len(data)
         later = next((start for start in self._starts if start > offset), None)
@@ -76,18 +70,11 @@ class LogReader:
 
     def _gap(self, missing: int) -> bytes:
         """Name the limit the run was started with: the setting may be another by now."""
-        limit = _began(self._run_dir).get("log_limit", "reached")
+        limit = self._began().get("log_limit", "reached")
         return f"\n[penstock] {missing} bytes not kept: log_limit is {limit}\n".encode()
 
     def _segment(self, offset: int) -> int | None:
         return next((start for start in reversed(self._starts) if start <= offset), None)
-
-    def _block(self, start: int, offset: int) -> bytes:
-        if offset not in self._read:
-            if len(self._read) > 8:
-                self._read.clear()
-            self._read[offset] = self._pread(start, offset - start, BLOCK)
-        return self._read[offset]
 
     def _pread(self, start: int, position: int, length: int) -> bytes:
         try:
@@ -154,18 +141,15 @@ class LogReader:
             return 0
         with index:
             count = index.seek(0, os.SEEK_END) // ENTRY.size
-            low, high = 0, count
-            while low < high:
-                middle = (low + high) // 2
-                index.seek(middle * ENTRY.size)
-                if ENTRY.unpack(index.read(ENTRY.size))[1] + 1 > wanted:
-                    high = middle
-                else:
-                    low = middle + 1
-            if low == count:
-                return self.size()
-            index.seek(low * ENTRY.size)
-            return int(ENTRY.unpack(index.read(ENTRY.size))[0])
+            at = bisect_right(range(count), wanted - 1, key=lambda number: _entry(index, number)[1])
+            return _entry(index, at)[0] if at < count else self.size()
+
+
+def _entry(index: BinaryIO, number: int) -> tuple[int, float]:
+    """Return an offset and the time at which it was printed."""
+    index.seek(number * ENTRY.size)
+    offset, at = ENTRY.unpack(index.read(ENTRY.size))
+    return offset, at
 
 
 def _line_start(block: bytes, from_end: int) -> int:
@@ -174,11 +158,3 @@ def _line_start(block: bytes, from_end: int) -> int:
     for _ in range(from_end):
         position = block.rfind(b"\n", 0, position)
     return position + 1
-
-
-def _began(run_dir: Path) -> dict[str, Any]:
-    """Return the record of the run's beginning; empty if there is none yet, or it cannot be read."""
-    with suppress(FileNotFoundError, ValueError):
-        found = json.loads((run_dir / "began").read_bytes())
-        return found if isinstance(found, dict) else {}
-    return {}

@@ -43,29 +43,22 @@ def all_processes() -> list[Process]:
     return [process for pid in pids() if (process := read_process(pid))]
 
 
-def children_of(processes: Iterable[Process]) -> dict[int, list[int]]:
-    """Return the children of each process that has any."""
-    found: dict[int, list[int]] = {}
+def with_descendants(roots: Iterable[int], processes: Iterable[Process]) -> list[int]:
+    """Return these processes and all below them, each after its parent."""
+    children: dict[int, list[int]] = {}
     for process in processes:
-        found.setdefault(process.parent, []).append(process.pid)
-    return found
-
-
-def with_descendants(roots: Iterable[int], processes: Iterable[Process]) -> set[int]:
-    children = children_of(processes)
-    found = set(roots)
+        children.setdefault(process.parent, []).append(process.pid)
+    found = dict.fromkeys(roots)
     level = list(found)
     while level:
         level = [child for parent in level for child in children.get(parent, []) if child not in found]
-        found.update(level)
-    return found
+        found.update(dict.fromkeys(level))
+    return list(found)
 
 
 def first_child(pid: int) -> int | None:
-    listed = read_text(f"/proc/{pid}/task/{pid}/children")
-    if listed is not None:
-        return int(listed.split()[0]) if listed.split() else None
-    return next(iter(children_of(all_processes()).get(pid, [])), None)
+    listed = (read_text(f"/proc/{pid}/task/{pid}/children") or "").split()
+    return int(listed[0]) if listed else None
 
 
 def descriptors(pid: int) -> Iterator[str]:

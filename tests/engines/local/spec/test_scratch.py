@@ -17,7 +17,6 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Medium, Mount, Resources, Scratch, Spec
 from penstock.engines.local.engine import LocalEngine
 from penstock.engines.local.supervisor.disk import amount, exceeded
-from penstock.errors import Invalid
 from penstock.settings import Settings
 from tests.engines.contract.nodes import opened
 from tests.engines.launches import a_launch, a_volume, an_array, ended, outcome, printed, run_of, the_account
@@ -191,8 +190,6 @@ async def test_without_a_sandbox_there_is_no_scratch_in_memory(bare: LocalEngine
     refusal = (await bare.refusals(launch.spec))[0]
     assert refusal.keys == ("volumes", "/ram")
     assert "no scratch in memory" in refusal.message
-    with pytest.raises(Invalid, match="no scratch in memory"):
-        await bare.start(launch)
 
 
 async def test_without_a_sandbox_shared_memory_is_the_machines(bare: LocalEngine) -> None:
@@ -200,11 +197,6 @@ async def test_without_a_sandbox_shared_memory_is_the_machines(bare: LocalEngine
     spec = Spec(run="true", scratch=(scratch,))
     assert await bare.refusals(spec) == []
     assert await bare.notices(spec) == ['volumes: with sandbox = "none", /dev/shm is the machine\'s own']
-
-
-async def test_without_a_sandbox_two_paths_cannot_share_a_variable(bare: LocalEngine) -> None:
-    spec = Spec(run="true", scratch=(Scratch(path="/a-b"), Scratch(path="/a/b")))
-    assert [refusal.keys for refusal in await bare.refusals(spec)] == [("volumes", "/a-b"), ("volumes", "/a/b")]
 
 
 # -- an ordinary user's server -----------------------------------------------------------------------------------
@@ -252,8 +244,9 @@ async def test_an_old_bubblewrap_refuses_memory_and_leaves_shared_memory_as_it_i
 ) -> None:
     old = place / "old"
     old.mkdir(mode=0o755)
-    script = '#!/bin/sh\nfor word; do [ "$word" != --size ] || exit 1; done\nexec {} "$@"\n'
-    (old / "bwrap").write_text(script.format(shutil.which("bwrap")))
+    new = shutil.which("bwrap")
+    script = f'#!/bin/sh\n[ "$1" != --help ] || exec sh -c "{new} --help | grep -v -e --size"\nexec {new} "$@"\n'
+    (old / "bwrap").write_text(script)
     (old / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", f"{old}:{os.environ['PATH']}")
     scratch = Scratch(path="/ram", medium=Medium.memory)

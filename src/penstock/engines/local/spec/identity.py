@@ -11,7 +11,6 @@ import ctypes
 import os
 import pwd
 import shutil
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from penstock.engines.local.spec.sandbox import setpriv_prefix
 from penstock.errors import Forbidden, Unavailable
 from penstock.settings import Settings
 
-SETGROUPS = {"x86_64": 116, "aarch64": 159, "riscv64": 159, "ppc64le": 81, "s390x": 206}
+SETGROUPS = {"x86_64": 116, "aarch64": 159}
 """The number of the system call; the C library's own function changes the groups of all threads."""
 T = TypeVar("T")
 
@@ -87,7 +86,7 @@ def _take_rights(who: Identity) -> None:
 
 
 JOIN_SESSION_KEYRING = 1
-KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
+KEYCTL = {"x86_64": 250, "aarch64": 219}
 """The number of the system call; the C library has no name for it."""
 
 _libc = ctypes.CDLL(None)
@@ -96,6 +95,5 @@ _libc = ctypes.CDLL(None)
 def new_session_keyring() -> None:
     """Give this thread, and what it starts from now on, an empty keyring. Where there are no keyrings, nothing
     happens."""
-    number = KEYCTL.get(os.uname().machine)
-    if number is not None and sys.maxsize > 2**32:
+    if number := KEYCTL.get(os.uname().machine):
         _libc.syscall(ctypes.c_long(number), ctypes.c_long(JOIN_SESSION_KEYRING), None)

@@ -6,10 +6,10 @@ them. Where something does (a data directory in /opt, an interpreter beside it),
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from penstock.domain.quantities import show_bytes
 from penstock.domain.users import Account
 from penstock.domain.workloads import Medium, Scratch, Spec
 from penstock.engines.base import BoundMount, Launch
-from penstock.engines.local.cgroups import own_group
 from penstock.engines.local.layout import disk_errors
 from penstock.engines.local.spec.identity import Identity
 from penstock.engines.local.spec.sandbox import (
@@ -30,12 +29,10 @@ from penstock.engines.local.spec.sandbox import (
     in_system,
     within,
 )
-from penstock.engines.local.supervisor.directories import Entry
+from penstock.engines.local.supervisor.directories import Entry, open_below
 from penstock.engines.local.volumes import LocalClaims
 from penstock.errors import Conflict, Invalid, Unavailable
 from penstock.settings import Settings
-
-_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def volume_mounts(launch: Launch, claims: LocalClaims) -> list[BindMount]:
@@ -107,26 +104,16 @@ def refuse_inside(volumes: Sequence[BindMount], others: Sequence[BindMount]) -> 
 def _open_place(parent: int, name: str, account: Account | None, shown: str) -> int:
     """Open a directory. With an account it is made where it is not there, and given to the account by descriptor, since
     its owner may put something else under that name at any moment."""
-    made = False
-    if account:
-        with suppress(FileExistsError):
-            os.mkdir(name, 0o755, dir_fd=parent)
-            made = True
-    fd = _open_directory(parent, name, shown)
+    try:
+        fd, made = open_below(parent, name, 0o755 if account else None)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            said = f"The mount path '{shown}' goes through a file or link in the volume around it."
+            raise Conflict(said) from error
+        raise
     if account and made and os.geteuid() == 0 and os.fstat(fd).st_uid == 0:
         os.fchown(fd, account.uid, account.gid)
     return fd
-
-
-def _open_directory(parent: int, name: str, shown: str) -> int:
-    try:
-        return os.open(name, _OPEN, dir_fd=parent)
-    except NotADirectoryError as error:
-        raise Conflict(f"The mount path '{shown}' goes through a file or link in the volume around it.") from error
-    except OSError as error:
-        if error.errno == 40:  # ELOOP: a link
-            raise Conflict(f"The mount path '{shown}' goes through a link in the volume around it.") from error
-        raise
 
 
 OWN_DIRECTORIES = {"/tmp": "tmp", "/var/tmp": "vartmp"}  # noqa: S108  (paths inside a job)
@@ -146,7 +133,6 @@ def memory_size(scratch: Scratch, spec: Spec) -> int:
 
 
 def disk_entries(spec: Spec) -> list[Entry]:
-    """List the directories of a node that are kept on the disk."""
     shared = [(name, 0o1777, None) for _, name in _own(spec)]
     return [*shared, *((name, _mode(scratch.path), None) for name, scratch in scratch_on_disk(spec))]
 
@@ -234,8 +220,8 @@ def hidden_paths(settings: Settings, who: Identity) -> list[str]:
 
 
 def control_groups(own: Sequence[str], version: int) -> list[BindMount]:
-    """Show the job's own groups where programs look for the machine's, and no others: their names are the ids of jobs.
-    `own` are those it was given; a job that was given none is in the server's."""
+    """Show the job's own groups where programs look for the machine's, and no others: their names are the ids of
+    jobs."""
     if not os.path.isdir(CONTROL_GROUPS):  # noqa: PTH112
         return []
     if version == 1:
@@ -244,8 +230,7 @@ def control_groups(own: Sequence[str], version: int) -> list[BindMount]:
             MaskMount(dest=CONTROL_GROUPS),
             *(bind for path, mount in places for bind in _of_controller(path, mount)),
         ]
-    path = own[0] if own else _servers_group()
-    return [BindMount(path, CONTROL_GROUPS, "--ro-bind") if path else MaskMount(dest=CONTROL_GROUPS)]
+    return [BindMount(own[0], CONTROL_GROUPS, "--ro-bind") if own else MaskMount(dest=CONTROL_GROUPS)]
 
 
 def _of_controller(path: str, mount: str) -> Iterator[BindMount]:
@@ -253,12 +238,6 @@ def _of_controller(path: str, mount: str) -> Iterator[BindMount]:
     name = Path(mount).name
     for shown in sorted({name, *name.split(",")}):
         yield BindMount(path, f"{CONTROL_GROUPS}/{shown}", "--ro-bind")
-
-
-def _servers_group() -> str | None:
-    """Return the server's own group if it has limits: the one at the very top has none."""
-    path = os.path.normpath(f"{CONTROL_GROUPS}/{own_group()}")
-    return path if os.path.exists(f"{path}/memory.max") else None  # noqa: PTH110
 
 
 def masks(paths: Iterable[str], binds: Sequence[BindMount]) -> list[MaskMount]:

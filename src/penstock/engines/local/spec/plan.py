@@ -19,46 +19,21 @@ from penstock.engines.base import Launch
 from penstock.engines.local.cgroups import CgroupLimits
 from penstock.engines.local.gpus import device_binds
 from penstock.engines.local.layout import Layout
-from penstock.engines.local.refusals import refusals
+from penstock.engines.local.spec import mounts, script
 from penstock.engines.local.spec import venv as venvs
 from penstock.engines.local.spec.identity import Identity, choose_identity
-from penstock.engines.local.spec.mounts import (
-    control_groups,
-    disk_entries,
-    disk_limits,
-    hidden_paths,
-    masks,
-    own_mounts,
-    refuse_inside,
-    scratch_mounts,
-    scratch_on_disk,
-    scratch_variable,
-    server_directories,
-    volume_mounts,
-)
 from penstock.engines.local.spec.sandbox import (
     BindMount,
     SandboxMounts,
-    SandboxProgram,
     arrange_mounts,
     bwrap_options,
     call_filter,
     in_system,
 )
-from penstock.engines.local.spec.script import (
-    DEFAULT_PATH,
-    NodePaths,
-    base_env,
-    enter_script,
-    env_script,
-    node_env,
-    run_script,
-    start_script,
-)
+from penstock.engines.local.spec.script import DEFAULT_PATH, NodePaths
 from penstock.engines.local.supervisor.directories import Entry, erase, make_folder
 from penstock.engines.local.supervisor.start import OPTIONS
 from penstock.engines.local.volumes import LocalClaims
-from penstock.errors import Invalid
 from penstock.settings import Settings
 
 BASH = shutil.which("bash") or "/bin/bash"
@@ -69,8 +44,6 @@ INSIDE_WORKDIR = "/workdir"
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine and its settings, from which plans are made."""
-
     settings: Settings
     layout: Layout
     claims: LocalClaims
@@ -97,10 +70,9 @@ class RunPlan:
 
 def write_plan(run_dir: Path, launch: Launch, machine: Machine) -> None:
     """Write the plan of a run that has not begun, whose lock the caller holds. It may be written again."""
-    _refuse(launch, machine)
     who = choose_identity(launch.account, machine.settings)
-    binds = volume_mounts(launch, machine.claims) if machine.sandboxed else []
-    venv = venvs.read_venv(launch.venv, server_directories(machine.settings), who) if launch.venv else None
+    binds = mounts.volume_mounts(launch, machine.claims) if machine.sandboxed else []
+    venv = venvs.read_venv(launch.venv, mounts.server_directories(machine.settings), who) if launch.venv else None
     plan = RunPlan(run_dir, launch, machine, who, binds, venv)
     indexes = _indexes(launch)
     places = min(max(len(launch.gpus), 1), len(indexes)) if indexes else launch.spec.nodes
@@ -123,12 +95,6 @@ def write_plan(run_dir: Path, launch: Launch, machine: Machine) -> None:
     fresh.rename(run_dir / "plan")
 
 
-def _refuse(launch: Launch, machine: Machine) -> None:
-    """Refuse a launch that the settings no longer allow; its submitter was told of all else."""
-    if found := refusals(launch.spec, machine.settings, machine.bwrap):
-        raise Invalid(f"{'.'.join(found[0].keys)}: {found[0].message}.", hint=found[0].hint)
-
-
 def _indexes(launch: Launch) -> list[int] | None:
     """Return the indexes of an array that this attempt runs; None if it is no array."""
     if launch.spec.array is None:
@@ -149,7 +115,7 @@ def _rank(plan: RunPlan, number: int) -> dict[str, Any]:
     group = f"{plan.run_dir.name}-{number}"
     asked = launch.spec.resources
     groups = machine.limits.groups(group, asked)
-    mounts = (
+    arranged = (
         _mounts(plan, paths, folder, number, groups)
         if machine.sandboxed
         else SandboxMounts([], [], by_descriptor=False)
@@ -159,11 +125,11 @@ def _rank(plan: RunPlan, number: int) -> dict[str, Any]:
         "make": entries if launch.spec.array else [],
         "owner": owner,
         "argv": _argv(paths, machine, who),
-        "options": bwrap_options(machine.bwrap, mounts, _payload(paths, who)) if machine.sandboxed else [],
-        "filter": call_filter(machine.bwrap, _payload(paths, who)) if machine.sandboxed else b"",
-        "held": mounts.held,
-        "by_descriptor": mounts.by_descriptor,
-        "inside": mounts.inside,
+        "options": bwrap_options(machine.bwrap, arranged, as_root=bool(who.setpriv)) if machine.sandboxed else [],
+        "filter": call_filter(machine.bwrap, as_root=bool(who.setpriv)) if machine.sandboxed else b"",
+        "held": arranged.held,
+        "by_descriptor": arranged.by_descriptor,
+        "inside": arranged.inside,
         "env": {"PATH": DEFAULT_PATH},
         "envs": envs,
         "identity": who.drop,
@@ -171,7 +137,7 @@ def _rank(plan: RunPlan, number: int) -> dict[str, Any]:
         "archive": str(launch.workdir_archive) if paths.unpack else None,
         "cgroups": groups,
         "memory": machine.limits.memory_record(group, asked),
-        "disk": disk_limits(launch.spec, paths.home, paths.workdir or INSIDE_WORKDIR),
+        "disk": mounts.disk_limits(launch.spec, paths.home, paths.workdir or INSIDE_WORKDIR),
     }
 
 
@@ -180,16 +146,16 @@ def _private(plan: RunPlan, paths: NodePaths, envs: dict[str, str]) -> list[Entr
     lost = plan.launch.venv is not None and venv is None
     notice = f"the virtual environment {plan.launch.venv} cannot be used; the system's Python is" if lost else None
     texts = {
-        "start.sh": start_script(paths, setup=spec.setup is not None, notice=notice),
-        "env.sh": env_script(envs),
-        "enter.sh": enter_script(paths),
+        "start.sh": script.start_script(paths, setup=spec.setup is not None, notice=notice),
+        "env.sh": script.env_script(envs),
+        "enter.sh": script.enter_script(paths),
         "setup.sh": (spec.setup or "") + "\n",
-        "run.sh": run_script(spec.run or (), waits=spec.terminal),
+        "run.sh": script.run_script(spec.run or (), waits=spec.terminal),
     }
     layer = venvs.layer(venv, paths.home) if venv else []
     return [
         *(("home", 0o700, None), ("workdir", 0o755, None), ("scripts", 0o700, None)),
-        *disk_entries(spec),
+        *mounts.disk_entries(spec),
         *((f"scripts/{name}", 0o644, text.encode(errors="surrogateescape")) for name, text in texts.items()),
         *((f"home/{name}", mode, content) for name, mode, content in layer),
     ]
@@ -216,28 +182,23 @@ def _home(launch: Launch) -> str:
 
 def _envs(plan: RunPlan, paths: NodePaths, folder: Path, number: int) -> dict[str, str]:
     launch, venv = plan.launch, plan.venv
-    envs = base_env(launch.account.user, paths)
+    envs = script.base_env(launch.account.user, paths)
     envs |= venvs.environment(venv, paths.home) if venv else {"PIP_BREAK_SYSTEM_PACKAGES": "1"}
     if not plan.machine.sandboxed:
         for mount in launch.mounts:
             name = mount.volume.name.upper().replace("-", "_")
             envs[f"PENSTOCK_VOLUME_{name}"] = str(plan.machine.claims.path(mount.volume))
-        for name, asked in scratch_on_disk(launch.spec):
-            envs[scratch_variable(asked.path)] = str(folder / name)
-    envs |= launch.spec.envs | node_env(launch, number)
+        for name, asked in mounts.scratch_on_disk(launch.spec):
+            envs[mounts.scratch_variable(asked.path)] = str(folder / name)
+    envs |= launch.spec.envs | script.node_env(launch, number)
     if launch.spec.array:
         envs.pop("JOB_COMPLETION_INDEX", None)  # comes with each index
     return envs
 
 
 def _argv(paths: NodePaths, machine: Machine, who: Identity) -> list[str]:
-    payload = _payload(paths, who)
     sandbox = [machine.bwrap, "--args", str(OPTIONS), "--"] if machine.sandboxed else []
-    return [*sandbox, *payload.setpriv, *payload.argv]
-
-
-def _payload(paths: NodePaths, who: Identity) -> SandboxProgram:
-    return SandboxProgram((BASH, "--noprofile", "--norc", f"{paths.scripts}/start.sh"), who.setpriv)
+    return [*sandbox, *who.setpriv, BASH, "--noprofile", "--norc", f"{paths.scripts}/start.sh"]
 
 
 def _mounts(plan: RunPlan, paths: NodePaths, folder: Path, number: int, groups: list[dict[str, Any]]) -> SandboxMounts:
@@ -248,15 +209,15 @@ def _mounts(plan: RunPlan, paths: NodePaths, folder: Path, number: int, groups: 
         BindMount(str(machine.layout.programs), INSIDE_PROGRAMS, "--ro-bind"),
         BindMount(str(folder / "home"), paths.home),
         *(plan.venv.binds if plan.venv else []),
-        *control_groups([group["path"] for group in groups], machine.limits.version),
+        *mounts.control_groups([group["path"] for group in groups], machine.limits.version),
         *device_binds([machine.gpus[uuid] for uuid in uuids if uuid in machine.gpus]),
     ]
-    own += own_mounts(launch.spec, folder, machine.bwrap)
-    refuse_inside(plan.volumes, own)
-    binds = [*own, *scratch_mounts(launch.spec, folder), *plan.volumes]
+    own += mounts.own_mounts(launch.spec, folder, machine.bwrap)
+    mounts.refuse_inside(plan.volumes, own)
+    binds = [*own, *mounts.scratch_mounts(launch.spec, folder), *plan.volumes]
     if paths.workdir and not _reachable(paths.workdir, [bind.dest for bind in binds]):
         binds.append(BindMount(str(folder / "workdir"), paths.workdir))
-    binds = [*masks(hidden_paths(machine.settings, plan.who), binds), *binds]
+    binds = [*mounts.masks(mounts.hidden_paths(machine.settings, plan.who), binds), *binds]
     return arrange_mounts(machine.bwrap, binds, plan.volumes)
 
 

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import join, quote
 
-from penstock.domain.environment import VARIABLE
 from penstock.domain.names import shorten
 from penstock.engines.base import Launch
 from penstock.engines.shared.environment import INDEX, RANKS, run_variables
-from penstock.errors import Invalid
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -88,9 +86,6 @@ def enter_script(paths: NodePaths) -> str:
 
 
 def env_script(envs: dict[str, str]) -> str:
-    for name, value in envs.items():
-        if not VARIABLE.match(name) or "\0" in value:
-            raise Invalid(f"'{shorten(name)}' cannot be an environment variable.")
     return "".join(f"export {name}={quote(value)}\n" for name, value in envs.items())
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.engines.local.state.snapshot import has_ended, lock_is_held, read_began, read_plan
+from penstock.engines.local.state.snapshot import has_ended, lock_is_held, read_began, read_events, read_plan
 from penstock.engines.shared.processes import Process, all_processes, first_child, read_text, with_descendants
 from penstock.errors import Conflict
 
@@ -48,12 +46,9 @@ def find_part(run_dir: Path, part: int) -> RunningPart:
 def _went(run_dir: Path, part: int) -> dict[str, Any] | None:
     """Return what was written down when this part began; None if it did not, or has ended."""
     found = None
-    with suppress(FileNotFoundError), (run_dir / "events").open("rb") as lines:
-        for line in lines:
-            with suppress(ValueError):
-                event = json.loads(line)
-                if event.get("rank", 0) + event.get("index", 0) == part and event["event"] in ("go", "ended"):
-                    found = event if event["event"] == "go" and "pid" in event else None
+    for event in read_events(run_dir)[0]:
+        if event["event"] in ("go", "ended") and event["rank"] + event["index"] == part:
+            found = event if event["event"] == "go" else None
     return found
 
 

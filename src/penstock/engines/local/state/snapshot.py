@@ -14,8 +14,6 @@ from penstock.engines.local.layout import is_unlocked
 from penstock.engines.local.state.report import Record, RunSnapshot, UnitTable, report
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-LONG = 64 << 10
-"""Bytes of a record that are better read in a thread."""
 LOCKS = ("lock", "tree")
 """The supervisor holds both. The sandboxes hold the second only, so that a job that gets at the descriptor of its PID 1
 can give up what says that the job itself lives, but not what says that it is watched."""
@@ -63,18 +61,17 @@ def is_held(path: Path) -> bool:
 
 
 def read_began(run_dir: Path) -> Record | None:
-    """Return the record of the beginning; None before that, and an empty one if it cannot be read."""
-    found = _json(run_dir / "began")
-    return found if isinstance(found, dict) or found is None else {}
-
-
-def _json(path: Path) -> Any:
+    """Return the record of the beginning; None before that, and an empty one if a crash left it half written."""
     try:
-        return json.loads(path.read_bytes())
+        return dict(json.loads((run_dir / "began").read_bytes()))
     except FileNotFoundError:
         return None
     except ValueError:
-        return False
+        return {}
+
+
+def has_begun(run_dir: Path) -> bool:
+    return (run_dir / "began").exists()
 
 
 def has_ended(run_dir: Path) -> bool:
@@ -83,8 +80,10 @@ def has_ended(run_dir: Path) -> bool:
 
 def read_result(run_dir: Path) -> list[Record] | None:
     """Return how each unit ended; None before the end of all."""
-    found = _json(run_dir / "result.json")
-    return found["units"] if isinstance(found, dict) else None
+    try:
+        return list(json.loads((run_dir / "result.json").read_bytes())["units"])
+    except FileNotFoundError:
+        return None
 
 
 def read_plan(run_dir: Path) -> dict[str, Any] | None:
@@ -110,19 +109,6 @@ def read_events(run_dir: Path, offset: int = 0) -> tuple[list[Record], int]:
 
 def _event(line: bytes) -> Record | None:
     try:
-        found = json.loads(line)
+        return dict(json.loads(line))
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
-
-
-def is_long(run_dir: Path) -> bool:
-    """Would reading it hold up the event loop?"""
-    return any(_size(run_dir / name) > LONG for name in ("events", "result.json"))
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0

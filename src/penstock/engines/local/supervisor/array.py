@@ -63,17 +63,16 @@ class IndexQueue:
             pid = fork_child(lambda: _clean(plan, pause))
             self._cleaners[os.pidfd_open(pid)] = (pid, place)
         except OSError:  # no process to be had: then everything waits
-            try:
-                _clean(plan, PAUSE)
-            except OSError as error:  # what is left keeps the next index from starting, and that is said
-                complain(error)
+            _clean(plan, PAUSE)
             self._clean.append(place)
 
-    def cleaned(self, handle: int) -> None:
-        pid, place = self._cleaners.pop(handle)
-        os.close(handle)
-        os.waitpid(pid, 0)
-        self._clean.append(place)
+    def cleaned(self) -> None:
+        """Take note of the places that are clean by now."""
+        for handle, (pid, place) in list(self._cleaners.items()):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                os.close(handle)
+                del self._cleaners[handle]
+                self._clean.append(place)
 
     def take(self) -> tuple[int, int, int] | None:
         """Return a free place, the next index, and how often that was tried; None if there is no such pair."""
@@ -112,5 +111,6 @@ def _clean(plan: dict[str, Any], pause: float) -> None:
         remove_group(group["path"])
     try:
         erase(plan["folder"])
-    finally:
-        time.sleep(pause)
+    except OSError as error:  # what is left keeps the next index from starting, and that is said
+        complain(error)
+    time.sleep(pause)

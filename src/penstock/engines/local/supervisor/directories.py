@@ -45,6 +45,18 @@ def _make_entry(path: str, mode: int, content: bytes | str | None) -> None:
     os.chmod(path, mode)
 
 
+def open_below(parent: int, name: str, mode: int | None = None) -> tuple[int, bool]:
+    """Open a directory, made with the mode if one is given and it is not there; return whether it was made."""
+    made = False
+    if mode is not None:
+        try:
+            os.mkdir(name, mode, dir_fd=parent)
+            made = True
+        except FileExistsError:
+            pass
+    return os.open(name, _OPEN, dir_fd=parent), made
+
+
 # -- erase -------------------------------------------------------------------------------------------------------
 
 

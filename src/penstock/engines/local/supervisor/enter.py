@@ -306,4 +306,4 @@ def _members(leader: int) -> set[int]:
     """Return the processes the program started: below us, or in the session it leads."""
     processes, ours = all_processes(), os.getpid()
     session = [process.pid for process in processes if process.session == leader]
-    return with_descendants([ours, *session], processes) - {ours}
+    return set(with_descendants([ours, *session], processes)) - {ours}

@@ -17,18 +17,14 @@ from penstock.engines.shared.processes import read_text
 
 from .directories import erase
 from .processes import remove_group
-from .rank import Rank, outcome, stopped, unit
+from .rank import Rank, boottime, outcome, stopped, unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms
+    from collections.abc import Callable
     from typing import Any
 
-    from .array import IndexQueue
-    from .disk import DiskScans
     from .start import Started
-
-DRAIN_SECONDS = 5.0
-"""How long output may still come after a node's processes are gone; that happens only if they handed their pipe on."""
 
 LOOK_SECONDS = 0.1
 """How often to look, while a run is stopping, whether only the ends of pipes are left of it."""
@@ -37,18 +33,21 @@ DISK_GRACE = 1
 """The most seconds between TERM and KILL for what fills the disk; the kubelet gives no more."""
 
 
-def boottime() -> float:
-    """Return a time that counts on while the machine sleeps, and that no clock setting moves."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
 class Supervisor:
     def __init__(self, plan: dict[str, Any], control: int, say: int, tree: int, started: list[Started]) -> None:
         self.plan, self.control, self.say = plan, control, say
         if any(rank["inside"] for rank in plan["ranks"]):
             from . import enter  # noqa: F401  (now: an upgrade may put another in its place before the next index)
-        self.array = _array(plan, tree)
-        self.scans = _scans(plan)
+        self.array: IndexQueue | None = None
+        if plan["array"]:
+            from .array import IndexQueue
+
+            self.array = IndexQueue(plan, tree)
+        self.scans: DiskScans | None = None
+        if plan["ranks"][0]["disk"]:
+            from .disk import DiskScans
+
+            self.scans = DiskScans(plan["disk_scan"])
         self.numbers: list[int] = plan["array"] or list(range(len(plan["ranks"])))
         self.ranks = [self._rank(place, number) for place, number in enumerate(self.numbers[: len(plan["ranks"])])]
         """Nodes or indexes that have not ended."""
@@ -83,8 +82,6 @@ class Supervisor:
             self._write_began()
         except OSError as error:
             self.give_up(error)
-        for rank in self.ranks:
-            rank.log.open()
 
     def _write_began(self) -> None:
         boot = (read_text("/proc/sys/kernel/random/boot_id") or "").strip()
@@ -123,53 +120,34 @@ class Supervisor:
         for fd in handlers:
             poll.register(fd, select.POLLIN)
         for fd, _ in poll.poll(self._timeout()):
-            self._handle(fd, *handlers[fd])
+            handlers[fd]()
         self._check_times()
         self._go_if_ready()
         for rank in list(self.ranks):
             self._settle(rank)
         self._start_waiting()
 
-    def _descriptors(self) -> dict[int, tuple[str, Rank | None]]:
-        found: dict[int, tuple[str, Rank | None]] = {self.control: ("control", None)}
+    def _descriptors(self) -> dict[int, Callable[[], None]]:
+        """Return what is to be done when a descriptor can be read."""
+        found: dict[int, Callable[[], None]] = {self.control: self._hear_stop}
         for rank in self.ranks:
-            over = rank.code is not None or rank.paused
-            init = rank.init if over else -1
-            for what, fd in (("log", rank.log_pipe), ("status", rank.status_pipe), ("pid", rank.pidfd), ("init", init)):
-                if fd >= 0:
-                    found[fd] = (what, rank)
+            found |= {rank.log_pipe: rank.copy_log, rank.status_pipe: rank.read_status, rank.pidfd: rank.reap}
+            if rank.code is not None or rank.paused:
+                found[rank.init] = rank.resume
         if self.array:
-            found |= dict.fromkeys(self.array.handles, ("cleaned", None))
-        if self.scans and self.scans.pipe >= 0:
-            found[self.scans.pipe] = ("disk", None)
+            found |= dict.fromkeys(self.array.handles, self.array.cleaned)
+        if self.scans:
+            found[self.scans.pipe] = self._look_at_sizes
+        found.pop(-1, None)  # what is closed
         return found
 
-    def _handle(self, fd: int, what: str, rank: Rank | None) -> None:
-        if rank is None:
-            self._handle_own(fd, what)
-        elif what == "log":
-            rank.copy_log(time.time())
-        elif what == "status":
-            rank.read_status()
-        elif what == "pid":
-            rank.reap()
-            rank.kill()
-            rank.drain_until = boottime() + DRAIN_SECONDS
-        else:
-            rank.resume()
-
-    def _handle_own(self, fd: int, what: str) -> None:
-        if what == "control":
-            os.read(self.control, 4096)
-            grace = self._stop_grace()
-            if grace is not None and (self.stop_grace is None or grace < self.stop_grace):
-                self.stop_grace = grace
-                self._event({"event": "stop", "at": time.time(), "grace": grace})
-                self._end_all("stop", None, grace)
-        elif what == "cleaned" and self.array:
-            self.array.cleaned(fd)
-        elif what == "disk" and self.scans:
-            self._look_at_sizes(self.scans.read_sizes(boottime()) or {})
+    def _hear_stop(self) -> None:
+        os.read(self.control, 4096)
+        grace = self._stop_grace()
+        if grace is not None and (self.stop_grace is None or grace < self.stop_grace):
+            self.stop_grace = grace
+            self._event({"event": "stop", "at": time.time(), "grace": grace})
+            self._end_all("stop", None, grace)
 
     def _timeout(self) -> int | None:
         """Return the milliseconds to the next thing due; a minute at most, since poll does not count the time
@@ -198,9 +176,10 @@ class Supervisor:
         if self.scans and self.scans.due is not None and now >= self.scans.due:
             self.scans.begin(self.ranks, now)
 
-    def _look_at_sizes(self, found: dict[int, list[int]]) -> None:
+    def _look_at_sizes(self) -> None:
         from .disk import exceeded
 
+        found = (self.scans.read_sizes(boottime()) if self.scans else None) or {}
         for rank in self.ranks:
             if rank.number in found and (said := exceeded(rank.plan["disk"], found[rank.number])):
                 self._end_for("disk", rank, said)
@@ -235,7 +214,6 @@ class Supervisor:
                     rank.failure = f"It could not be started: {error.strerror or error}."
                     self._write_end(rank)
                 continue
-            rank.log.open()
             self.ranks.append(rank)
 
     # -- ending --------------------------------------------------------------------------------------------------
@@ -289,15 +267,10 @@ class Supervisor:
     def _mark_end(self, rank: Rank) -> None:
         """Wake those who follow the log; on a full disk the result does."""
         try:
-            fd = os.open(f"logs/rank-{rank.number}.end", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            with open(f"logs/rank-{rank.number}.end", "w") as file:  # noqa: PTH123
+                file.write("\n")
         except OSError:
             return
-        try:
-            os.write(fd, b"\n")
-        except OSError:
-            return
-        finally:
-            os.close(fd)
 
     def _event(self, event: dict[str, Any]) -> None:
         try:
@@ -338,19 +311,3 @@ class Supervisor:
         return [
             self.ended.get(number) or dumps(stopped(unit(number, array=array), said, now)) for number in self.numbers
         ]
-
-
-def _array(plan: dict[str, Any], tree: int) -> IndexQueue | None:
-    if not plan["array"]:
-        return None
-    from .array import IndexQueue
-
-    return IndexQueue(plan, tree)
-
-
-def _scans(plan: dict[str, Any]) -> DiskScans | None:
-    if not plan["ranks"][0]["disk"]:
-        return None
-    from .disk import DiskScans
-
-    return DiskScans(plan["disk_scan"])

@@ -7,7 +7,7 @@ import os
 import time
 
 from penstock.engines.shared.files import complain
-from penstock.engines.shared.processes import all_processes, children_of, first_child, read_values
+from penstock.engines.shared.processes import all_processes, first_child, read_values, with_descendants
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing it costs 12 ms
@@ -40,18 +40,10 @@ def fork_child(work: Callable[[], None], says: int = -1) -> int:
         os._exit(code)
 
 
-def descendants(pid: int, skip: int) -> list[int]:
-    """Return every process below `pid`, parents first, but not the first `skip` generations: those are the sandbox
-    itself."""
-    children = children_of(all_processes())
-    level, found = [pid], []
-    for generation in range(1, 10_000):
-        level = [child for parent in level for child in children.get(parent, [])]
-        if not level:
-            break
-        if generation > skip:
-            found += level
-    return found
+def descendants(pid: int, *, sandboxed: bool = False) -> list[int]:
+    """Return every process below `pid`, parents first, but not the first process of a sandbox."""
+    top = first_child(pid) if sandboxed else pid
+    return with_descendants([top], all_processes())[1:] if top else []
 
 
 def exit_code(status: int) -> int:
@@ -66,7 +58,7 @@ def signal(pid: int, number: int) -> None:
         return
 
 
-def terminate_tree(pid: int, skip: int) -> bool:
+def terminate_tree(pid: int, *, sandboxed: bool) -> bool:
     """Send TERM to all, twice: a process may fork while we look. Parents first, so that a shell starts no further line.
 
     The end of a pipe is spared, and True returned: `tee` would die at once, and then the program before it could not
@@ -75,7 +67,7 @@ def terminate_tree(pid: int, skip: int) -> bool:
     told: set[int] = set()
     spared = False
     for _ in range(2):
-        for member in descendants(pid, skip):
+        for member in descendants(pid, sandboxed=sandboxed):
             if member in told:
                 continue
             if _only_reads_a_pipe(member):
@@ -86,9 +78,9 @@ def terminate_tree(pid: int, skip: int) -> bool:
     return spared
 
 
-def terminate_rest(pid: int, skip: int) -> bool:
+def terminate_rest(pid: int, *, sandboxed: bool) -> bool:
     """Send TERM to the ends of pipes that were spared, once nothing else is left; return whether that was so."""
-    members = descendants(pid, skip)
+    members = descendants(pid, sandboxed=sandboxed)
     if not all(map(_only_reads_a_pipe, members)):
         return False
     for member in members:
@@ -114,7 +106,7 @@ def _only_reads_a_pipe(pid: int) -> bool:
 
 def kill_tree(pid: int) -> None:
     """Send KILL until nothing is left below `pid`, which is this process and reaps them."""
-    while members := descendants(pid, 0):
+    while members := descendants(pid):
         for member in members:
             signal(member, KILL)
         try:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 
-from penstock.engines.shared.exit_codes import NEVER_STARTED, describe
+from penstock.engines.shared.exit_codes import NEVER_STARTED, describe, mebibytes
 from penstock.engines.shared.logfile import LogFile
 from penstock.engines.shared.processes import first_child, read_count
 
@@ -18,7 +19,14 @@ if TYPE_CHECKING:  # importing it costs 12 ms
     from .start import Started
 
 LONGEST_SAYING = 300
+DRAIN_SECONDS = 5.0
+"""How long output may still come after a node's processes are gone; that happens only if they handed their pipe on."""
 LIMITS = {"time": "TIME_LIMIT", "disk": "DISK_LIMIT"}
+
+
+def boottime() -> float:
+    """Return a time that counts on while the machine sleeps, and that no clock setting moves."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def unit(number: int, *, array: bool) -> dict[str, int]:
@@ -105,10 +113,10 @@ class Rank:
             if word == b"failed" and self.failure is None:
                 self.failure = rest[:LONGEST_SAYING].decode(errors="replace")
 
-    def copy_log(self, now: float) -> None:
+    def copy_log(self) -> None:
         data = os.read(self.log_pipe, 1 << 16)
         if data:
-            self.log.write(data, now)
+            self.log.write(data, time.time())
         else:
             os.close(self.log_pipe)
             self.log_pipe = -1
@@ -144,16 +152,11 @@ class Rank:
         elif self.init >= 0:
             self.paused = True
             signal(self.pid, STOP)
-        self.spared = terminate_tree(self.pid, self._generations)
+        self.spared = terminate_tree(self.pid, sandboxed=not self.plan["kept"])
 
     def terminate_rest(self) -> None:
         if self.spared and self.code is None:
-            self.spared = not terminate_rest(self.pid, self._generations)
-
-    @property
-    def _generations(self) -> int:
-        """How many generations below `pid` are not the node's."""
-        return 0 if self.plan["kept"] else 1
+            self.spared = not terminate_rest(self.pid, sandboxed=not self.plan["kept"])
 
     def resume(self) -> None:
         """Let bubblewrap go on: PID 1 of the sandbox has ended, and with it everything inside."""
@@ -172,10 +175,13 @@ class Rank:
             signal(self.pid, KILL)
 
     def reap(self) -> None:
+        """Take note of the end of its first process."""
         _, status = os.waitpid(self.pid, 0)
         self.code = exit_code(status)
         os.close(self.pidfd)
         self.pidfd = -1
+        self.kill()
+        self.drain_until = boottime() + DRAIN_SECONDS
 
 
 # -- how it ended ------------------------------------------------------------------------------------------------
@@ -231,12 +237,8 @@ def _verdict(rank: Rank, peak: int | None) -> tuple[str, str, str | None]:
 def _out_of_memory(memory: dict[str, Any], peak: int | None) -> str | None:
     if not memory["oom"] or not read_count(memory["oom"], "oom_kill"):
         return None
-    used = f"; it used up to {_mebibytes(peak)}" if peak else ""
+    used = f"; it used up to {mebibytes(peak)}" if peak else ""
     return f"It went over its memory limit of {memory['limit_text']}{used}."
-
-
-def _mebibytes(amount: int) -> str:
-    return f"{amount / (1 << 20):.0f}Mi" if amount < 10 << 30 else f"{amount / (1 << 30):.1f}Gi"
 
 
 def _last_line(output: bytes) -> str:
