@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from operator import attrgetter
@@ -55,21 +55,7 @@ class Ask:
     @cached_property
     def shape(self) -> Ask:
         """Return one place of it: what decides whether a node has room."""
-        return Ask(
-            1,
-            self.cpus_milli,
-            self.memory_bytes,
-            self.gpus,
-            self.products,
-            self.exclusive,
-            self.node,
-            self.cpu_product,
-            self.labels,
-            self.groups,
-            volumes=self.volumes,
-            shell=self.shell,
-            share_milli=self.share_milli,
-        )
+        return replace(self, places=1, array=False, spread=False, together=False)
 
     def may_use(self, node: Node) -> bool:
         return self.groups is None or not node.group or node.group in self.groups or EVERYTHING in self.groups

@@ -11,9 +11,8 @@ from datetime import datetime
 
 from penstock.domain.nodes import Node
 from penstock.domain.quantities import count_cpus, show_bytes, show_cpus
-from penstock.domain.scheduling.capacity import NodeCapacity
+from penstock.domain.scheduling.capacity import NodeCapacity, count, share
 from penstock.domain.scheduling.demand import Ask, QueuedJob
-from penstock.domain.scheduling.fit import count, needed_cpus, needed_memory, share
 from penstock.domain.scheduling.index import FitIndex, FitIndexes
 from penstock.domain.scheduling.limits import Amount, UserUsage
 from penstock.domain.scheduling.obstacles import (
@@ -22,6 +21,7 @@ from penstock.domain.scheduling.obstacles import (
     closed,
     foreign,
     gpu_words,
+    needed,
     never,
     never_shared,
     never_there,
@@ -231,7 +231,8 @@ def _short_there(ask: Ask, places: int, room: NodeCapacity) -> str | None:
         busy = foreign(there, room)
         words = f"needs {gpus} {gpu_words(ask.products, gpus)}; {has} of {len(there)} are free"
         return words + (f", {busy}" if busy else "")
-    cpus, memory = places * needed_cpus(ask, node), places * needed_memory(ask, node)
+    cpus = places * needed(ask.cpus_milli, node.cpus_milli, ask, node)[0]
+    memory = places * needed(ask.memory_bytes, node.memory_bytes, ask, node)[0]
     if cpus > free.cpus_milli:
         left, all_ = show_cpus(max(free.cpus_milli, 0)), show_cpus(node.cpus_milli)
         return f"needs {count_cpus(cpus)}; {left} of {all_} are free"

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from penstock.domain.nodes import Allows, Gpu, Node, product_matches
 from penstock.domain.quantities import count_cpus, show_bytes, show_cpus
-from penstock.domain.scheduling.capacity import NodeCapacity, usable, whole
+from penstock.domain.scheduling.capacity import NodeCapacity, count, half, share, usable, whole
 from penstock.domain.scheduling.demand import Ask
-from penstock.domain.scheduling.fit import count, half, share
 
 
 @dataclass(frozen=True)
@@ -102,19 +101,20 @@ def short(ask: Ask, room: NodeCapacity) -> list[Obstacle]:
         busy = foreign(there, room)
         message = f"has {left} of {len(there)} free {words}, needs {ask.gpus}"
         found.append(Obstacle("accelerators", message + (f" ({busy})" if busy else "")))
-    cpus, whose = _needed(ask.cpus_milli, node.cpus_milli, ask, node)
+    cpus, whose = needed(ask.cpus_milli, node.cpus_milli, ask, node)
     had = min(free.cpus_milli, free.whole * 1000) if ask.exclusive else free.cpus_milli
     if had < cpus <= node.cpus_milli:
         left_words = f"has {show_cpus(max(had, 0))} of {show_cpus(node.cpus_milli)} CPUs free"
         found.append(Obstacle("cpus", f"{left_words}, needs {show_cpus(cpus)}{whose}"))
-    memory, whose = _needed(ask.memory_bytes, node.memory_bytes, ask, node)
+    memory, whose = needed(ask.memory_bytes, node.memory_bytes, ask, node)
     if free.memory_bytes < memory <= node.memory_bytes:
         left_words = f"has {show_bytes(max(free.memory_bytes, 0))} of {show_bytes(node.memory_bytes)} of memory free"
         found.append(Obstacle("memory", f"{left_words}, needs {show_bytes(memory)}{whose}"))
     return found
 
 
-def _needed(each: int | None, total: int, ask: Ask, node: Node) -> tuple[int, str]:
+def needed(each: int | None, total: int, ask: Ask, node: Node) -> tuple[int, str]:
+    """Return how much must be free for one place, and where that comes from if the ask does not say it."""
     if each is not None:
         return each, ""
     return half(share(total, ask, node)), f", half of the share of {ask.gpus} of {len(node.gpus)} GPUs"
@@ -232,7 +232,7 @@ def _on_the_only(ask: Ask, places: int, room: NodeCapacity) -> dict[str, str]:
     if not sized(node):
         return reasons
     cpus, memory, gpus = places * (ask.cpus_milli or 0), places * (ask.memory_bytes or 0), places * ask.gpus
-    had = node.cpus_milli // 1000 * 1000 if ask.exclusive else node.cpus_milli
+    had = _cpus(ask, node)
     if cpus > had:
         reasons["cpus"] = f"asks for {count_cpus(cpus)}{each}; {node.name} has {show_cpus(had)}"
     if memory > node.memory_bytes:

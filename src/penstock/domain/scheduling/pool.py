@@ -8,14 +8,13 @@ from itertools import islice
 from typing import Any
 
 from penstock.domain.nodes import Node
-from penstock.domain.scheduling import explain as explaining
 from penstock.domain.scheduling.capacity import NodeCapacity, usable
 from penstock.domain.scheduling.demand import PlacedJob, QueuedJob
-from penstock.domain.scheduling.explain import Explanation, WaitCause
+from penstock.domain.scheduling.explain import Explainer, Explanation, WaitCause
 from penstock.domain.scheduling.index import FitIndexes
 from penstock.domain.scheduling.limits import Amount, UserUsage
 from penstock.domain.scheduling.obstacles import fits_ever
-from penstock.domain.scheduling.queue import JobShape, Lane, Queue
+from penstock.domain.scheduling.queue import Lane, Queue
 from penstock.domain.scheduling.reserve import Reservation
 from penstock.domain.scheduling.round import Round, ways, wish
 from penstock.domain.users import Group
@@ -42,8 +41,6 @@ class Pool:
         self._places: dict[str, int] | None = None
         self._out: dict[tuple[int, str], set[str]] | None = None
         """Jobs that cannot have a turn, by priority downwards and group."""
-        self._generation = 1
-        """A number that changes whenever a node could run something that it could not run before, or no longer can."""
         self._settled = False
         """Has nothing happened since a round in which nothing could start?"""
         self._round: tuple[Round, Iterator[PlacedJob | None]] | None = None
@@ -78,16 +75,16 @@ class Pool:
         self._count(before.node if before else None, node)
         self._rooms[node.name] = NodeCapacity(node, on_it.values())
         if before is None or _nature(before.node) != _nature(node):
-            self._generation += 1
-        self._changed(node.name, kinds=before is None or _kind(before.node) != _kind(node))
+            self._other_nodes()
+        self._changed(node.name)
 
     def lose(self, name: str) -> None:
         """Forget a node that is no longer registered; what runs there is held until it is released."""
         self._seen.pop(name, None)
         if room := self._rooms.pop(name, None):
             self._count(room.node, None)
-            self._generation += 1
-            self._changed(name, kinds=True)
+            self._other_nodes()
+            self._changed(name)
 
     def set_group(self, group: Group) -> None:
         if self._groups.get(group.name) != group:
@@ -136,8 +133,13 @@ class Pool:
         self._moved()
         return True
 
-    def _changed(self, name: str, *, kinds: bool = False) -> None:
-        self._shapes.changed(name, kinds=kinds)
+    def _other_nodes(self) -> None:
+        for kind in self._queue.kinds.values():
+            kind.possible = None
+        self._shapes.outdated = True
+
+    def _changed(self, name: str) -> None:
+        self._shapes.changed(name)
         self._moved()
 
     def _moved(self) -> None:
@@ -233,13 +235,10 @@ class Pool:
 
     def _has_no_turn(self, line: Lane) -> bool:
         first = line.jobs[0]
-        return not self._fits_ever(line.kind) or (self._usage.limits(first.group) and self._beyond(first))
-
-    def _fits_ever(self, kind: JobShape) -> bool:
-        """Could any node run this kind? Looked up once for each kind, until the nodes are others."""
-        if kind.fits_ever[0] != self._generation:
-            kind.fits_ever = (self._generation, fits_ever(kind.ask, (room.node for room in self._rooms.values())))
-        return kind.fits_ever[1]
+        kind = line.kind
+        if kind.possible is None:
+            kind.possible = fits_ever(kind.ask, (room.node for room in self._rooms.values()))
+        return not kind.possible or (self._usage.limits(first.group) and self._beyond(first))
 
     def _beyond(self, job: QueuedJob) -> bool:
         """Do its limits leave it nothing, for now?"""
@@ -285,9 +284,9 @@ class Pool:
         return self._scene.never(job, coming)
 
     @property
-    def _scene(self) -> explaining.Explainer:
+    def _scene(self) -> Explainer:
         self._learn()
-        return explaining.Explainer(self._rooms, self._usage, self._total, self._shapes, self._reservations)
+        return Explainer(self._rooms, self._usage, self._total, self._shapes, self._reservations)
 
 
 def _face(node: Node, held: Mapping[str, PlacedJob]) -> tuple[Any, ...]:
@@ -300,10 +299,6 @@ def _face(node: Node, held: Mapping[str, PlacedJob]) -> tuple[Any, ...]:
 
 def _nature(node: Node) -> tuple[Any, ...]:
     """Return what decides whether a node could run something if it were empty and open."""
-    gpus = sorted((gpu.uuid, gpu.product) for gpu in node.gpus)
+    gpus = sorted((gpu.uuid, gpu.product, gpu.memory_bytes) for gpu in node.gpus)
     size = (node.cpus_milli, node.memory_bytes, node.cpu_product, node.labels, gpus)
     return (*size, node.group, node.allows)
-
-
-def _kind(node: Node) -> tuple[str, set[tuple[str, int]]]:
-    return node.group, {(gpu.product, gpu.memory_bytes) for gpu in node.gpus}
