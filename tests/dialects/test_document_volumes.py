@@ -114,11 +114,11 @@ def test_someone_is_told_of_the_states_that_are_named():
         ("{telegram: {id: me}}", ".telegram.id: 'me' is not a chat of Telegram"),
         (
             "{telegram: {id: 1, sendOn: [running]}}",
-            ".telegram.sendOn: 'running' is not a state (did you mean RUNNING?)",
+            ".telegram.sendOn[0]: 'running' is not a state (did you mean RUNNING?)",
         ),
         (
             "{telegram: {id: 1, sendOn: [ENDED]}}",
-            ".telegram.sendOn: 'ENDED' is not a state (one of INSERTED, DENIED, QU",
+            ".telegram.sendOn[0]: 'ENDED' is not a state (one of INSERTED, DENIED, QU",
         ),
         ("{telegram: {id: 1, sendOn: []}}", ".telegram.sendOn: names no state"),
         ("{telegram: [{id: 1}, {id: 1}]}", ".telegram[1]: 'telegram:1' appears twice"),

@@ -279,7 +279,7 @@ def test_penstocks_own_variables_are_its_own():
         ("workingDir: code", "workingDir: 'code' is not an absolute path (for example /data)"),
         ("resources: {limits: {amd.com/gpu: 1}}", "resources.limits['amd.com/gpu']: is not supported: "),
         ("resources: {limits: {cpu: 4+}}", "resources.limits.cpu: '4+' is not a number of CPUs"),
-        ("resources: {limits: {cpu: 0}}", "resources.limits.cpu: '0' is not a number of CPUs"),
+        ("resources: {limits: {cpu: 0}}", "resources.limits.cpu: the number of CPUs must be more than zero"),
         ("resources: {limits: {memory: 8GB}}", "resources.limits.memory: '8GB' is not a size (8Gi)"),
         ("resources: {limits: {memory: 8}}", "resources.limits.memory: '8' has no unit"),
         ("resources: {limits: {memory: 8Ki}}", "resources.limits.memory: is less than any program needs"),

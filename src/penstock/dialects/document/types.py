@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from penstock.dialects.reader import FieldRules, PlacedContext, Reader, Refusal, read_fields
-from penstock.dialects.task.checks import Place, nearest
+from penstock.dialects.reader import FieldRules, Place, ReadContext, Reader, Refusal, nearest, read_fields
 from penstock.dialects.task.mounts import group, is_reference
 from penstock.dialects.task.read import Task
 from penstock.dialects.yaml import Node
@@ -84,12 +83,15 @@ class DocumentMetadata(NamedTuple):
 
 
 def metadata(kind: str) -> Reader:
-    def read(context: PlacedContext, node: Node, path: str) -> DocumentMetadata:
+    def read(context: ReadContext, node: Node, path: str) -> DocumentMetadata:
         said = read_fields(context, node, path, SHAPES[kind])
-        context.require(node, path, "name", f"for example 'name: {EXAMPLES[kind]}'")
         return DocumentMetadata(said.get("name"), said.get("group"))
 
     return read
+
+
+Rule = Callable[[str, str | None, str], Problem | None]
+"""Returns what is wrong with a name, at this place in the text and of this field."""
 
 
 def _own_name(text: str, where: str | None, path: str) -> Problem | None:
@@ -117,8 +119,8 @@ def _machines(text: str, where: str | None, path: str) -> Problem | None:
     return Problem(message, field=path, where=where, hint=f"for example {shorten(guess)}" if guess else None)
 
 
-def _name(rule: Callable[[str, str | None, str], Problem | None]) -> Reader:
-    def read(context: PlacedContext, node: Node, path: str) -> str | None:
+def _name(rule: Rule) -> Reader:
+    def read(context: ReadContext, node: Node, path: str) -> str | None:
         text = context.text(node, path)
         if text is None or context.found(rule(text, context.where(node), path)):
             return None
@@ -128,7 +130,7 @@ def _name(rule: Callable[[str, str | None, str], Problem | None]) -> Reader:
     return read
 
 
-def _group(context: PlacedContext, node: Node, path: str) -> str | None:
+def _group(context: ReadContext, node: Node, path: str) -> str | None:
     context.says(node, path, "group")
     name = group(context, node, path)
     if name == EVERYTHING:
@@ -163,8 +165,10 @@ EXAMPLES = {
     "User": "alice",
 }
 SHAPES = {
-    kind: FieldRules({"name": _name(rule)}, MARKS | {"group": NO_GROUP[kind]})
-    if kind in NO_GROUP
-    else FieldRules({"name": _name(rule), "group": _group}, MARKS)
+    kind: FieldRules(
+        {"name": _name(rule)} if kind in NO_GROUP else {"name": _name(rule), "group": _group},
+        MARKS | {"group": NO_GROUP[kind]} if kind in NO_GROUP else MARKS,
+        required={"name": f"for example 'name: {EXAMPLES[kind]}'"},
+    )
     for kind, rule in RULES.items()
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from penstock.dialects.reader import FieldRules, PlacedContext, below, mapping, matching, read_fields
+from penstock.dialects.reader import FieldRules, ReadContext, below, mapping, matching, read_fields
 from penstock.dialects.task.mounts import is_reference
 from penstock.dialects.task.runs import queue
 from penstock.dialects.yaml import Node
@@ -22,13 +22,12 @@ class ManifestMetadata(NamedTuple):
     queue: str | None = None
 
 
-def metadata(context: PlacedContext, node: Node, path: str) -> ManifestMetadata:
+def metadata(context: ReadContext, node: Node, path: str) -> ManifestMetadata:
     said = read_fields(context, node, path, METADATA)
-    context.require(node, path, "name", "for example 'name: train'")
     return ManifestMetadata(said.get("name"), said.get("labels"))
 
 
-def _name(context: PlacedContext, node: Node, path: str) -> str | None:
+def _name(context: ReadContext, node: Node, path: str) -> str | None:
     text = context.text(node, path)
     if text is None or placeholder(context, node, path, text):
         return None
@@ -38,7 +37,7 @@ def _name(context: PlacedContext, node: Node, path: str) -> str | None:
     return text
 
 
-def placeholder(context: PlacedContext, node: Node, path: str, text: str) -> bool:
+def placeholder(context: ReadContext, node: Node, path: str, text: str) -> bool:
     """Note a problem if the text has a placeholder such as `<username>`, as the storage tutorial's files do."""
     found = PLACEHOLDER.search(text)
     if found:
@@ -47,15 +46,18 @@ def placeholder(context: PlacedContext, node: Node, path: str, text: str) -> boo
     return found is not None
 
 
-def reference(context: PlacedContext, node: Node, path: str) -> str | None:
+def reference(context: ReadContext, node: Node, path: str) -> str | None:
     """Read the name of a claim."""
     text = context.text(node, path)
     if text is None or placeholder(context, node, path, text):
         return None
-    return matching(context, node, path, is_reference, "is not a volume's name", "for example ml-data")
+    return _reference(context, node, path)
 
 
-def _labels(context: PlacedContext, node: Node, path: str) -> str | None:
+_reference = matching(is_reference, "is not a volume's name", "for example ml-data")
+
+
+def _labels(context: ReadContext, node: Node, path: str) -> str | None:
     """Return the queue, the only label with a meaning here."""
     found = None
     for key, value in mapping(context, node, path):
@@ -81,10 +83,11 @@ METADATA = FieldRules(
         ),
     },
     plain={"resourceVersion": {""}},
+    required={"name": "for example 'name: train'"},
 )
 NO_METADATA = FieldRules(readers={}, refused={**METADATA.refused, "labels": (OUR_OWN, "remove it")})
 """The metadata of a template, which has no name of its own."""
 
 
-def template_metadata(context: PlacedContext, node: Node, path: str) -> None:
+def template_metadata(context: ReadContext, node: Node, path: str) -> None:
     read_fields(context, node, path, NO_METADATA)
