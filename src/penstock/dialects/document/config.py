@@ -13,19 +13,30 @@ from penstock.dialects.reader import (
     as_it_is,
     fields,
     kind_of,
+    lacks,
     matching,
     one_of,
+    one_or_more,
     placed,
     read_fields,
     sequence,
     text,
     whole,
 )
-from penstock.dialects.task.program import LARGEST, PORTS_LIMIT, PROTOCOLS, SCRIPT_LIMIT, TOO_LONG, arguments, port
+from penstock.dialects.task.program import (
+    LARGEST,
+    PORTS_LIMIT,
+    PROTOCOLS,
+    SCRIPT_LIMIT,
+    TOO_LONG,
+    arguments,
+    envs,
+    port,
+)
 from penstock.dialects.task.resources import IMAGE
 from penstock.dialects.task.selectors import read_labels
 from penstock.dialects.yaml import Items, Node, Pairs, Scalar, is_null
-from penstock.domain.environment import ENTRIES_LIMIT, is_ours, name_problem, total_problem, value_problem
+from penstock.domain.environment import is_ours, total_problem
 from penstock.domain.names import shorten
 from penstock.domain.secrets import KEPT_OR_NEW, MASK, NOT_A_VALUE
 from penstock.domain.workloads import Port
@@ -37,32 +48,32 @@ PUBLISHED: Refusal = ("no port is published on a host", "remove it; penstock por
 
 
 def ports(context: ReadContext, node: Node, path: str) -> Found:
-    """Read ports such as `8888/tcp`, as keys, as a `name` or as items; Docker's values for them must be empty."""
+    """Read ports such as `8888/tcp`, as keys or as items, each of which may be `{port, protocol}` or PWM's `{name:
+    8888/tcp}`; Docker's values for them must be empty."""
     entries: list[tuple[Node, str]] = []
-    if isinstance(node, Scalar):
-        entries = [(node, path)]
-    elif isinstance(node, Pairs):
+    if isinstance(node, Pairs):
         for key, value in node.items:
             here = f"{path}.{shorten(key.text)}"
             _refuse_value(context, value, here)
             entries.append((key, here))
     else:
-        entries = [(_named(context, item, here), here) for item, here in sequence(context, node, path)]
+        entries = one_or_more(node, path)
     if context.too_many(entries, PORTS_LIMIT, node, path):
         return []
-    read = [(item, here, port(context, item, here)) for item, here in entries]
+    read = [(item, here, _port(context, item, here)) for item, here in entries]
     return [(item, here, found) for item, here, found in read if found]
 
 
-def _named(context: ReadContext, node: Node, path: str) -> Node:
-    """Return the port of an item, which may be `{name: 8888/tcp, value: {}}`."""
+def _port(context: ReadContext, node: Node, path: str) -> Port | None:
     if not isinstance(node, Pairs):
-        return node
+        return port(context, node, path)
+    if lacks(node, "name"):
+        said = read_fields(context, node, path, PORT)
+        return Port(port=said["port"], protocol=said.get("protocol", "tcp")) if "port" in said else None
     said = read_fields(context, node, path, NAMED)
     if "value" in said:
         _refuse_value(context, *said["value"])
-    found: Node = said.get("name") or Scalar("", quoted=True, mark=node.mark)
-    return found
+    return port(context, said["name"], path) if "name" in said else None
 
 
 def _refuse_value(context: ReadContext, node: Node, path: str) -> None:
@@ -82,33 +93,12 @@ NAMED = FieldRules({"name": name_of_pair, "value": as_it_is})
 VARIABLE = NAMED._replace(required={"name": None, "value": "write 'value: \"\"' for an empty one"})
 
 
-# network
-
-
-def _listed(context: ReadContext, node: Node, path: str) -> Found:
-    """Read PWM's `{port, protocol}` items, or anything that `config.ports` accepts."""
-    items = sequence(context, node, path)
-    if context.too_many(items, PORTS_LIMIT, node, path):
-        return []
-    found: Found = []
-    for item, here in items:
-        one = _one(context, item, here) if isinstance(item, Pairs) else port(context, item, here)
-        if one:
-            found.append((item, here, one))
-    return found
-
-
-def _one(context: ReadContext, node: Node, path: str) -> Port | None:
-    said = read_fields(context, node, path, PORT)
-    return Port(port=said["port"], protocol=said.get("protocol", "tcp")) if "port" in said else None
-
-
 PORT = FieldRules(
     {"port": whole(1, LARGEST), "protocol": one_of({each: each for each in PROTOCOLS})},
     {"hostPort": PUBLISHED},
     required={"port": "for example 'port: 8888'"},
 )
-NETWORK = FieldRules({"name": as_it_is, "ports": placed(_listed, "ports")})
+NETWORK = FieldRules({"name": as_it_is, "ports": placed(ports, "ports")})
 network = fields(NETWORK)
 
 
@@ -210,46 +200,33 @@ def _with_secrets(context: ReadContext, said: dict[str, Any], node: Node, path: 
 
 
 def _env(context: ReadContext, node: Node, path: str) -> dict[str, str]:
-    return _variables(context, _few_pairs(context, node, path), node, path)
+    said = _variables(context, node, path)
+    for name, value in said.items():
+        if is_null(value):
+            context.problem("has no value", value, f"{path}.{shorten(name)}", f'write {shorten(name)}: ""')
+    return {name: value.text for name, value in said.items()}
 
 
 def _secrets(context: ReadContext, node: Node, path: str) -> dict[str, str | None]:
     """Return values by name; None is a value that is kept elsewhere."""
-    pairs = _few_pairs(context, node, path)
-    for name, value in pairs:
-        here = f"{path}.{shorten(name.text)}"
-        context.says(name, here, "secrets", name.text)
-        if isinstance(value, Scalar) and value.text == MASK:
+    said = _variables(context, node, path)
+    for name, value in said.items():
+        here = f"{path}.{shorten(name)}"
+        context.says(value, here, "secrets", name)
+        if value.text == MASK:
             context.problem(NOT_A_VALUE, value, here, KEPT_OR_NEW)
-    kept: dict[str, str | None] = {name.text: None for name, value in pairs if is_null(value)}
-    for name, _ in pairs:
-        if name.text in kept:
-            context.found(name_problem(name.text, field=f"{path}.{shorten(name.text)}", where=context.where(name)))
-    return _variables(context, [pair for pair in pairs if pair[0].text not in kept], node, path) | kept
+    return {name: None if is_null(value) else value.text for name, value in said.items()}
 
 
-def _few_pairs(context: ReadContext, node: Node, path: str) -> list[tuple[Scalar, Node]]:
-    pairs = _pairs(context, node, path)
-    return [] if context.too_many(pairs, ENTRIES_LIMIT, node, path) else pairs
-
-
-def _variables(context: ReadContext, pairs: list[tuple[Scalar, Node]], node: Node, path: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in pairs:
-        here = f"{path}.{shorten(name.text)}"
-        if is_null(value):
-            context.problem("has no value", value, here, f'write {shorten(name.text)}: ""')
-            continue
-        content = context.text(value, here)
-        wrong = name_problem(name.text, field=here, where=context.where(name))
-        if content is not None and not context.found(wrong):
-            context.found(value_problem(name.text, content, field=here, where=context.where(value)))
-            found[name.text] = content
-    context.found(total_problem(found, field=path, where=context.where(node)))
-    ours = ", ".join(filter(is_ours, found))
+def _variables(context: ReadContext, node: Node, path: str) -> dict[str, Scalar]:
+    said = envs(context, Pairs(_pairs(context, node, path), node.mark), path)
+    context.found(
+        total_problem({name: value.text for name, value in said.items()}, field=path, where=context.where(node))
+    )
+    ours = ", ".join(filter(is_ours, said))
     if ours:
         context.notices.append(f"{path}: Penstock sets {ours} itself, in place of what is said here")
-    return found
+    return said
 
 
 def _labels(context: ReadContext, node: Node, path: str) -> dict[str, str]:

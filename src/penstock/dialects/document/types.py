@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from penstock.dialects.reader import FieldRules, Place, ReadContext, Reader, Refusal, nearest, read_fields
+from penstock.dialects.reader import (
+    FieldRules,
+    Place,
+    ReadContext,
+    Reader,
+    Refusal,
+    matching,
+    nearest,
+    placed,
+    read_fields,
+)
 from penstock.dialects.task.mounts import group, is_reference
 from penstock.dialects.task.read import Task
+from penstock.dialects.task.runs import job_name
 from penstock.dialects.yaml import Node
 from penstock.domain.model import Model
-from penstock.domain.names import USER, name_problem, shorten
+from penstock.domain.names import USER
 from penstock.domain.nodes import Host
 from penstock.domain.policy import EVERYTHING, SHARED_GROUP
 from penstock.domain.users import Group, User
 from penstock.domain.volumes import AccessMode, Storage, Volume
-from penstock.errors import Problem
 
 
 class WorkloadDocument(NamedTuple):
@@ -90,44 +99,17 @@ def metadata(kind: str) -> Reader:
     return read
 
 
-Rule = Callable[[str, str | None, str], Problem | None]
-"""Returns what is wrong with a name, at this place in the text and of this field."""
+_person = matching(USER.match, "is not a name: letters, digits, '.', '_', '@' and '-', 64 characters at most")
+_machine = matching(
+    is_reference, "is not a name: lower-case letters, digits, '-' and '.', 253 characters at most", "for example gpu01"
+)
 
 
-def _own_name(text: str, where: str | None, path: str) -> Problem | None:
-    return name_problem(text, field=path, where=where)
-
-
-def _persons(text: str, where: str | None, path: str) -> Problem | None:
-    if USER.match(text):
-        return None
-    message = f"'{shorten(text)}' is not a name: letters, digits, '.', '_', '@' and '-', 64 characters at most"
-    return Problem(message, field=path, where=where)
-
-
-def _groups(text: str, where: str | None, path: str) -> Problem | None:
-    if text == EVERYTHING:
-        return Problem(f"'{EVERYTHING}' stands for all groups", field=path, where=where, hint="choose another name")
-    return _persons(text, where, path)
-
-
-def _machines(text: str, where: str | None, path: str) -> Problem | None:
-    if is_reference(text):
-        return None
-    message = f"'{shorten(text)}' is not a name: lower-case letters, digits, '-' and '.', 253 characters at most"
-    guess = re.sub(r"[^a-z0-9.-]+", "-", text[:253].lower()).strip("-.")
-    return Problem(message, field=path, where=where, hint=f"for example {shorten(guess)}" if guess else None)
-
-
-def _name(rule: Rule) -> Reader:
-    def read(context: ReadContext, node: Node, path: str) -> str | None:
-        text = context.text(node, path)
-        if text is None or context.found(rule(text, context.where(node), path)):
-            return None
-        context.says(node, path, "name")
-        return text
-
-    return read
+def _own_group(context: ReadContext, node: Node, path: str) -> str | None:
+    name = _person(context, node, path)
+    if name == EVERYTHING:
+        context.problem(f"'{EVERYTHING}' stands for all groups", node, path, "choose another name")
+    return name
 
 
 def _group(context: ReadContext, node: Node, path: str) -> str | None:
@@ -148,13 +130,13 @@ NO_GROUP: dict[str, Refusal] = {
     "Group": ("a group is in no other one", "remove it"),
     "User": ("a user's groups are in spec.groups", "write it there"),
 }
-RULES = {
-    "Workload": _own_name,
-    "Volume": _own_name,
-    "Storage": _machines,
-    "Node": _machines,
-    "Group": _groups,
-    "User": _persons,
+NAMES: dict[str, Reader] = {
+    "Workload": job_name,
+    "Volume": job_name,
+    "Storage": _machine,
+    "Node": _machine,
+    "Group": _own_group,
+    "User": _person,
 }
 EXAMPLES = {
     "Workload": "train",
@@ -166,9 +148,9 @@ EXAMPLES = {
 }
 SHAPES = {
     kind: FieldRules(
-        {"name": _name(rule)} if kind in NO_GROUP else {"name": _name(rule), "group": _group},
+        {"name": placed(name, "name")} if kind in NO_GROUP else {"name": placed(name, "name"), "group": _group},
         MARKS | {"group": NO_GROUP[kind]} if kind in NO_GROUP else MARKS,
         required={"name": f"for example 'name: {EXAMPLES[kind]}'"},
     )
-    for kind, rule in RULES.items()
+    for kind, name in NAMES.items()
 }

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from penstock.dialects.reader import FieldRules, ReadContext, below, mapping, matching, read_fields
+from penstock.dialects.reader import FieldRules, ReadContext, below, mapping, matching, placed, read_fields
 from penstock.dialects.task.mounts import is_reference
-from penstock.dialects.task.runs import queue
-from penstock.dialects.yaml import Node
-from penstock.domain.names import name_problem, shorten
+from penstock.dialects.task.runs import job_name, queue
+from penstock.dialects.yaml import Node, Scalar
+from penstock.domain.names import shorten
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PLACEHOLDER = re.compile(r"<[^<>]{1,40}>")
@@ -28,13 +28,9 @@ def metadata(context: ReadContext, node: Node, path: str) -> ManifestMetadata:
 
 
 def _name(context: ReadContext, node: Node, path: str) -> str | None:
-    text = context.text(node, path)
-    if text is None or placeholder(context, node, path, text):
+    if isinstance(node, Scalar) and placeholder(context, node, path, node.text):
         return None
-    if context.found(name_problem(text, field=path, where=context.where(node))):
-        return None
-    context.says(node, path, "name")
-    return text
+    return job_name(context, node, path)
 
 
 def placeholder(context: ReadContext, node: Node, path: str, text: str) -> bool:
@@ -48,8 +44,7 @@ def placeholder(context: ReadContext, node: Node, path: str, text: str) -> bool:
 
 def reference(context: ReadContext, node: Node, path: str) -> str | None:
     """Read the name of a claim."""
-    text = context.text(node, path)
-    if text is None or placeholder(context, node, path, text):
+    if isinstance(node, Scalar) and placeholder(context, node, path, node.text):
         return None
     return _reference(context, node, path)
 
@@ -71,7 +66,7 @@ def _labels(context: ReadContext, node: Node, path: str) -> str | None:
 
 
 METADATA = FieldRules(
-    readers={"name": _name, "labels": _labels},
+    readers={"name": placed(_name, "name"), "labels": _labels},
     refused={
         "namespace": ("where things are made is for the admin: the setting kubernetes_namespace", "remove it"),
         "annotations": (OUR_OWN, "remove it"),
