@@ -43,12 +43,12 @@ def job(context: ReadContext, node: Node, path: str, about: ManifestMetadata, se
     pod, pod_path = template["spec"]
     inside = pod_spec(context, pod, pod_path)
     _check_policy(context, inside.pop("restartPolicy"), pod, pod_path)
-    subdomain: Node | None = inside.pop("subdomain")
+    subdomain: tuple[Node, str] | None = inside.pop("subdomain")
     inside |= _deadline(context, said, inside, node, path)
     inside |= _repeats(context, said, inside, node, path)
     inside["ttl"] = said.get("ttlSecondsAfterFinished")
     if subdomain:
-        nodes = _nodes(context, said, subdomain, f"{pod_path}.subdomain", about, services)
+        nodes = _nodes(context, said, *subdomain, about, services)
         if inside["retries"] and nodes > 1:
             context.notices.append(f"{path}.backoffLimit: when one node fails the others are ended and all start again")
         return inside | {"nodes": nodes}

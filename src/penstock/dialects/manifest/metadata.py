@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from penstock.dialects.reader import FieldRules, ReadContext, below, mapping, matching, placed, read_fields
 from penstock.dialects.task.mounts import is_reference
 from penstock.dialects.task.runs import job_name, queue
-from penstock.dialects.yaml import Node, Scalar
-from penstock.domain.names import shorten
+from penstock.dialects.yaml import Node
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-PLACEHOLDER = re.compile(r"<[^<>]{1,40}>")
 OF_THE_CLUSTER = ("the cluster wrote it", "remove it")
 OUR_OWN = "Penstock sets labels and annotations of its own"
 
@@ -27,29 +24,8 @@ def metadata(context: ReadContext, node: Node, path: str) -> ManifestMetadata:
     return ManifestMetadata(said.get("name"), said.get("labels"))
 
 
-def _name(context: ReadContext, node: Node, path: str) -> str | None:
-    if isinstance(node, Scalar) and placeholder(context, node, path, node.text):
-        return None
-    return job_name(context, node, path)
-
-
-def placeholder(context: ReadContext, node: Node, path: str, text: str) -> bool:
-    """Note a problem if the text has a placeholder such as `<username>`, as the storage tutorial's files do."""
-    found = PLACEHOLDER.search(text)
-    if found:
-        message = f"'{shorten(text)}' is still a pattern"
-        context.problem(message, node, path, f"replace {shorten(found[0])} with your own name")
-    return found is not None
-
-
-def reference(context: ReadContext, node: Node, path: str) -> str | None:
-    """Read the name of a claim."""
-    if isinstance(node, Scalar) and placeholder(context, node, path, node.text):
-        return None
-    return _reference(context, node, path)
-
-
-_reference = matching(is_reference, "is not a volume's name", "for example ml-data")
+reference = matching(is_reference, "is not a volume's name", "for example ml-data")
+"""Reads the name of a claim."""
 
 
 def _labels(context: ReadContext, node: Node, path: str) -> str | None:
@@ -66,7 +42,7 @@ def _labels(context: ReadContext, node: Node, path: str) -> str | None:
 
 
 METADATA = FieldRules(
-    readers={"name": placed(_name, "name"), "labels": _labels},
+    readers={"name": placed(job_name, "name"), "labels": _labels},
     refused={
         "namespace": ("where things are made is for the admin: the setting kubernetes_namespace", "remove it"),
         "annotations": (OUR_OWN, "remove it"),

@@ -16,8 +16,10 @@ from penstock.dialects.reader import (
     ReadContext,
     as_it_is,
     below,
+    each_once,
     fields_of,
     mapping,
+    matching,
     read_fields,
     sequence,
     text,
@@ -93,19 +95,14 @@ def _expression(context: ReadContext, node: Node, path: str) -> Products | None:
 
 
 def _names(context: ReadContext, items: list[tuple[Node, str]]) -> Products:
-    found: dict[str, None] = {}
-    for node, path in items[: PRODUCTS_LIMIT + 1]:
-        name = context.text(node, path)
-        if name is None:
-            continue
-        if not PRODUCT.match(name) or name == ANY:
-            context.problem(f"'{shorten(name)}' names no GPU product", node, path, "for example NVIDIA-A10")
-        found[name] = None
     if len(items) > PRODUCTS_LIMIT:
         context.problem(f"names {len(items):,} products; {PRODUCTS_LIMIT} at most", *items[PRODUCTS_LIMIT])
     if items:
         context.says(*items[0], "resources", "accelerators")
-    return tuple(found)
+    return each_once(context, items[:PRODUCTS_LIMIT], _product)
+
+
+_product = matching(lambda name: PRODUCT.match(name) and name != ANY, "names no GPU product", "for example NVIDIA-A10")
 
 
 NOT_REQUIRED = ("only a GPU product that is required can be chosen", f"use {REQUIRED}")
@@ -139,10 +136,6 @@ def pod(context: ReadContext, node: Node, path: str) -> dict[str, Any]:
     if said.pop("subdomain"):
         context.problem("is not supported: only a Job's nodes have names", node, f"{path}.subdomain", "remove it")
     return {**said, **restarts}
-
-
-def only_node(context: ReadContext, node: Node, path: str) -> Node:
-    return node
 
 
 def told_of_restarts(context: ReadContext, said: dict[str, Any], what: str) -> None:
@@ -194,7 +187,7 @@ POD = FieldRules(
         "terminationGracePeriodSeconds": whole(0, SECONDS_LIMIT),
         "affinity": affinity,
         "nodeSelector": node_selector,
-        "subdomain": only_node,
+        "subdomain": as_it_is,
         "imagePullSecrets": pull_secrets,
     },
     POD_REFUSED,
