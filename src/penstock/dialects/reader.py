@@ -117,7 +117,6 @@ def fields(shape: FieldRules) -> ReaderOf[dict[str, Any]]:
 
 
 def fields_of(context: ReadContext, said: Mapping[str, Any], name: str, shape: FieldRules) -> dict[str, Any]:
-    """Return the fields inside one that was read as it is; none if it is not set."""
     if name not in said:
         return {}
     node, path = said[name]
@@ -257,7 +256,6 @@ def member(known: type[E], what: str) -> ReaderOf[E]:
 
 
 def flag(context: ReadContext, node: Node, path: str) -> bool | None:
-    """Return a boolean, written in any of YAML's words."""
     found = context.text(node, path, "true or false")
     if found is None or found.lower() in FLAGS:
         return None if found is None else FLAGS[found.lower()]

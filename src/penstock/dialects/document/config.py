@@ -147,7 +147,6 @@ IMAGE_SHAPE = FieldRules(
 
 
 def config(context: ReadContext, node: Node, path: str) -> dict[str, Any]:
-    """Return the fields of a Spec that `config` sets."""
     said = read_fields(context, node, path, CONFIG)
     found = {key: said[name] for name, key in MEANS.items() if name in said}
     if "secrets" in said:

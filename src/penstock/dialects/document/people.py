@@ -30,9 +30,8 @@ from penstock.domain.users import LARGEST_UID, Group, Limits, Membership, User
 LARGEST = 1_000_000
 
 
-def group_spec(context: ReadContext, about: DocumentMetadata, node: Node | None, path: str) -> Group | None:
-    """Read a Group, which needs no spec."""
-    said = read_fields(context, node, path, GROUP) if node else {}
+def group_spec(context: ReadContext, about: DocumentMetadata, node: Node, path: str) -> Group | None:
+    said = read_fields(context, node, path, GROUP)
     defaults = said.pop("defaults", {})
     return None if context.problems or about.name is None else Group(name=about.name, **said, **defaults)
 

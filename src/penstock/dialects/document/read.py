@@ -18,6 +18,7 @@ NOUNS: dict[str, Callable[[ReadContext, DocumentMetadata, Node, str], Noun | Non
     "Volume": volume_spec,
     "Storage": storage_spec,
     "Node": node_spec,
+    "Group": group_spec,
     "User": user_spec,
 }
 
@@ -27,15 +28,14 @@ def document(context: ReadContext, top: Pairs, kind: str) -> WorkloadDocument | 
     context.places[()] = (context.where(top), kind)
     said = read_fields(context, top, "", SHAPES[kind])
     about, spec = said.get("metadata", DocumentMetadata()), said.get("spec")
-    if kind == WORKLOAD:
-        return workload_spec(context, about, *spec) if spec else None
-    if kind == GROUP:
-        noun: Noun | None = group_spec(context, about, spec[0] if spec else None, "spec")
-    else:
-        noun = NOUNS[kind](context, about, *spec) if spec else None
-    if noun is None:
+    if spec is None and kind == GROUP:
+        spec = Pairs([], top.mark), "spec"
+    if spec is None:
         return None
-    return NounDocument(kind, noun.name, about.group, noun, context.places)
+    if kind == WORKLOAD:
+        return workload_spec(context, about, *spec)
+    noun = NOUNS[kind](context, about, *spec)
+    return None if noun is None else NounDocument(kind, noun.name, about.group, noun, context.places)
 
 
 STATUS = {"status": ("the server wrote it", "remove it")}

@@ -76,7 +76,6 @@ class NounDocument(NamedTuple):
     places: Mapping[tuple[str, ...], Place] = {}
 
     def within(self, group: str) -> Noun:
-        """Return the noun, in this group if none was given."""
         if isinstance(self.noun, IN_A_GROUP) and not self.noun.group:
             return self.noun.model_copy(update={"group": group})
         return self.noun

@@ -96,7 +96,6 @@ def _storage(context: ReadContext, said: dict[str, Any], path: str) -> str | Non
 
 
 def unsaid_storage(group: str | None) -> str | None:
-    """Return the storage for a volume of this group if none is given."""
     return None if group == SHARED_GROUP else EVERYTHING
 
 

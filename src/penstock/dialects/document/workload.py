@@ -211,7 +211,6 @@ def _refuse_network(context: ReadContext, about: DocumentMetadata, node: Node, p
 
 
 def _asked(context: ReadContext, said: dict[str, Any], path: str) -> dict[str, Any]:
-    """Collect the requested resources from selectors, image and resources."""
     chosen: SelectedNodes = said.get("selectors", SelectedNodes())
     more: dict[str, Any] = said.get("resources", {})
     limits = {

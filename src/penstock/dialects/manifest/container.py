@@ -282,7 +282,6 @@ def expanded_length(text: str, values: Mapping[str, str]) -> int:
 
 
 def referenced(text: str) -> set[str]:
-    """Return the names of the variables in a text."""
     return set(_names(text))
 
 

@@ -33,7 +33,6 @@ Services = Mapping[str, str]
 
 
 def job(context: ReadContext, node: Node, path: str, about: ManifestMetadata, services: Services) -> dict[str, Any]:
-    """Return the fields of a Spec that a Job sets."""
     shape = QUEUED if about.queue else JOB
     said = read_fields(context, node, path, shape)
     template = fields_of(context, said, "template", TEMPLATE)

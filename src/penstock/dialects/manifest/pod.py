@@ -124,7 +124,6 @@ RESTARTS = {
 
 
 def pod(context: ReadContext, node: Node, path: str) -> dict[str, Any]:
-    """Return the fields of a Spec that a Pod sets."""
     said = pod_spec(context, node, path)
     policy = said.pop("restartPolicy", None) or "Always"
     if policy not in RESTARTS:

@@ -39,8 +39,6 @@ class ManifestWorkload(NamedTuple):
 
 
 class NewClaim(NamedTuple):
-    """A volume to be created, as requested."""
-
     name: str
     size: str
     storage_class: str | None
@@ -58,7 +56,6 @@ class ManifestVolume(NamedTuple):
 
 
 def services(documents: list[tuple[Pairs, str | None]], source: str, problems: list[Problem]) -> Services:
-    """Read the Services among documents of these kinds."""
     jobs = {_name_of(top) for top, kind in documents if kind == JOB}
     found = {}
     for top in (top for top, kind in documents if kind == SERVICE):

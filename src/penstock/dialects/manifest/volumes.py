@@ -42,7 +42,7 @@ Said = tuple[Node, str] | None
 
 
 @dataclass(slots=True)
-class MountSource:
+class VolumeEntry:
     node: Node
     path: str
     claim: str | None = None
@@ -95,8 +95,8 @@ def _fitting(context: ReadContext, scratch: Scratch, memory_limit: int | None) -
 # volumes
 
 
-def _sources(context: ReadContext, node: Node, path: str) -> dict[str, MountSource]:
-    found: dict[str, MountSource] = {}
+def _sources(context: ReadContext, node: Node, path: str) -> dict[str, VolumeEntry]:
+    found: dict[str, VolumeEntry] = {}
     for item, here in sequence(context, node, path):
         before = len(context.problems)
         said = read_fields(context, item, here, VOLUME)
@@ -108,17 +108,17 @@ def _sources(context: ReadContext, node: Node, path: str) -> dict[str, MountSour
         if source is None and len(context.problems) == before:
             context.problem("names no source", item, here, "persistentVolumeClaim, or 'emptyDir: {}'")
         if name is not None:
-            found.setdefault(name, source or MountSource(item, here))
+            found.setdefault(name, source or VolumeEntry(item, here))
     return found
 
 
-def _source(said: dict[str, Any], keys: set[str], node: Node, path: str) -> MountSource | None:
+def _source(said: dict[str, Any], keys: set[str], node: Node, path: str) -> VolumeEntry | None:
     if "persistentVolumeClaim" in said:
         claim = said["persistentVolumeClaim"]
-        return MountSource(node, path, claim=claim.get("claimName", ""), read_only=claim.get("readOnly", False))
+        return VolumeEntry(node, path, claim=claim.get("claimName", ""), read_only=claim.get("readOnly", False))
     if "emptyDir" in keys:
         empty = said.get("emptyDir", {})
-        return MountSource(node, path, medium=empty.get("medium", Medium.disk), size_bytes=empty.get("sizeLimit"))
+        return VolumeEntry(node, path, medium=empty.get("medium", Medium.disk), size_bytes=empty.get("sizeLimit"))
     return None
 
 
@@ -146,7 +146,7 @@ VOLUME = FieldRules(
 
 
 def _place(
-    context: ReadContext, node: Node, path: str, sources: dict[str, MountSource], found: dict[str, Mount | Scratch]
+    context: ReadContext, node: Node, path: str, sources: dict[str, VolumeEntry], found: dict[str, Mount | Scratch]
 ) -> Mount | Scratch | None:
     before = len(context.problems)
     said = read_fields(context, node, path, MOUNT)
@@ -170,7 +170,7 @@ def _place(
     return _scratch(context, node, path, source, said.get("readOnly", False))
 
 
-def _scratch(context: ReadContext, node: Node, path: str, source: MountSource, read_only: bool) -> Scratch:
+def _scratch(context: ReadContext, node: Node, path: str, source: VolumeEntry, read_only: bool) -> Scratch:
     if len(source.mounted) > 1:
         message = f"an emptyDir has one path here, and this one is at '{source.mounted[0]}' already"
         context.problem(message, node, f"{path}.mountPath", "mount it once, or link from the other path to it")

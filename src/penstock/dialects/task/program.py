@@ -69,7 +69,6 @@ PORT_EXAMPLE = "for example 8888, or 53/udp"
 
 
 def ports(context: ReadContext, node: Node, path: str) -> tuple[Port, ...]:
-    """Read ports: `8888`, or a list of such."""
     items = one_or_more(node, path)
     if context.too_many(items, PORTS_LIMIT, node, path):
         return ()

@@ -92,7 +92,6 @@ GPUS = "accelerators"
 
 
 def alternatives(context: ReadContext, node: Node, path: str) -> list[Pairs] | None:
-    """Return the alternatives in the list."""
     items = node.items if type(node) is Items else []
     found = [item for item in items if type(item) is Pairs]
     if found and len(found) == len(items):

@@ -22,7 +22,6 @@ EXAMPLE = "for example 'team: vision'"
 
 
 def labels(context: ReadContext, node: Node, path: str) -> dict[str, str]:
-    """Read the labels of a workload's containers."""
     return read_labels(context, context.pairs(node, path, EXAMPLE), node, path)
 
 

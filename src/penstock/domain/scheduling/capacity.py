@@ -39,7 +39,7 @@ class Free:
         )
 
 
-class NodeCapacity:
+class NodeUsage:
     def __init__(self, node: Node, held: Iterable[PlacedJob] = ()) -> None:
         self.node = node
         self.held: dict[str, PlacedJob] = {}
@@ -210,7 +210,7 @@ def spend(ask: Ask, products: Sequence[str], places: int, free: Free, node: Node
     return left
 
 
-def fill(ask: Ask, products: Sequence[str], places: int, room: NodeCapacity, free: Free) -> list[Allocation]:
+def fill(ask: Ask, products: Sequence[str], places: int, room: NodeUsage, free: Free) -> list[Allocation]:
     """Return so many places that fit into `free`: one product for all where possible, lowest minor number first."""
     need = ask.gpus * places
     uuids: list[str] = []

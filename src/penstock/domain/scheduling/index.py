@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from penstock.domain.nodes import Node
 from penstock.domain.policy import EVERYTHING
-from penstock.domain.scheduling.capacity import Key, Moment, NodeCapacity, count, share, whole
+from penstock.domain.scheduling.capacity import Key, Moment, NodeUsage, count, share, whole
 from penstock.domain.scheduling.demand import Ask
 from penstock.domain.scheduling.obstacles import possible
 
@@ -32,7 +32,7 @@ class Choice:
         self._keys: dict[str, Key] = {}
         self._order: list[Key] = []
 
-    def look(self, name: str, room: NodeCapacity | None) -> int:
+    def look(self, name: str, room: NodeUsage | None) -> int:
         """Count the places on a node."""
         fits = count(self._ask, self.products, room.free, room.node) if room else 0
         if name in self._keys:
@@ -54,7 +54,7 @@ class Choice:
 
 
 class FitIndex:
-    def __init__(self, ask: Ask, rooms: Mapping[str, NodeCapacity], products: Sequence[str]) -> None:
+    def __init__(self, ask: Ask, rooms: Mapping[str, NodeUsage], products: Sequence[str]) -> None:
         self.ask = ask
         """What one place asks for."""
         alone: list[tuple[str, ...]] = [(product,) for product in products] if len(products) > 1 else []
@@ -104,7 +104,7 @@ class FitIndex:
         """Return how many places the empty node would have; nothing if it is closed."""
         return self._known[name][1] if name in self._known else 0
 
-    def _weigh(self, name: str, room: NodeCapacity | None) -> int:
+    def _weigh(self, name: str, room: NodeUsage | None) -> int:
         known = self._known.get(name)
         if known and room and known[0] is room.node:
             return known[1]
@@ -175,7 +175,7 @@ class FitIndex:
             for step in steps:
                 insort(self._steps, step)
 
-    def _foresee(self, room: NodeCapacity) -> list[Step]:
+    def _foresee(self, room: NodeUsage) -> list[Step]:
         found: list[Step] = []
         name = room.node.name
         had = self.widest.counts.get(name, 0)
@@ -197,7 +197,7 @@ class FitIndexes:
 
     KEPT = 512
 
-    def __init__(self, rooms: Mapping[str, NodeCapacity]) -> None:
+    def __init__(self, rooms: Mapping[str, NodeUsage]) -> None:
         self._rooms = rooms
         self._shapes: dict[Ask, FitIndex] = {}
         self._groups: frozenset[str] = frozenset()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from penstock.domain.nodes import Allows, Gpu, Node, product_matches
 from penstock.domain.quantities import count_cpus, show_bytes, show_cpus
-from penstock.domain.scheduling.capacity import NodeCapacity, count, half, share, usable, whole
+from penstock.domain.scheduling.capacity import NodeUsage, count, half, share, usable, whole
 from penstock.domain.scheduling.demand import Ask
 
 
@@ -23,13 +23,12 @@ class Obstacle:
     """False: even the empty node would not do."""
 
 
-def obstacles(ask: Ask, room: NodeCapacity) -> list[Obstacle]:
+def obstacles(ask: Ask, room: NodeUsage) -> list[Obstacle]:
     """Return all that keeps one place of it from this node now."""
     return [*never_there(ask, room.node), *closed(ask, room.node), *short(ask, room)]
 
 
 def possible(ask: Ask, node: Node) -> bool:
-    """Would the empty node do, and is it open?"""
     if ask.share_milli is not None and share(node.cpus_milli, ask, node) > ask.share_milli:
         return False
     return ask.may_use(node) and not closed(ask, node) and not never_there(ask, node)
@@ -90,7 +89,7 @@ def _cpus(ask: Ask, node: Node) -> int:
     return node.cpus_milli // 1000 * 1000 if ask.exclusive else node.cpus_milli
 
 
-def short(ask: Ask, room: NodeCapacity) -> list[Obstacle]:
+def short(ask: Ask, room: NodeUsage) -> list[Obstacle]:
     """Return of what the node has too little free."""
     node, free = room.node, room.free
     found = []
@@ -120,7 +119,7 @@ def needed(each: int | None, total: int, ask: Ask, node: Node) -> tuple[int, str
     return half(share(total, ask, node)), f", half of the share of {ask.gpus} of {len(node.gpus)} GPUs"
 
 
-def foreign(gpus: Sequence[Gpu], room: NodeCapacity) -> str:
+def foreign(gpus: Sequence[Gpu], room: NodeUsage) -> str:
     """Say who else uses the GPUs: `1 used by programs that Penstock did not start (python, process 4711)`."""
     ours = {uuid for held in room.held.values() for place in room.places_of(held) for uuid in place.gpus}
     others = [gpu for gpu in gpus if gpu.uuid not in ours and not usable(gpu)]
@@ -170,7 +169,7 @@ def fits_ever(ask: Ask, nodes: Iterable[Node]) -> bool:
     return False
 
 
-def never(ask: Ask, rooms: Sequence[NodeCapacity]) -> dict[str, str]:
+def never(ask: Ask, rooms: Sequence[NodeUsage]) -> dict[str, str]:
     """Return why no node could ever run it; `rooms` are the nodes it may use. One that is closed now may be open
     tomorrow."""
     if not rooms:
@@ -200,7 +199,7 @@ def never(ask: Ask, rooms: Sequence[NodeCapacity]) -> dict[str, str]:
     return {}
 
 
-def never_shared(ask: Ask, places: int, rooms: Sequence[NodeCapacity], cpus_milli: int) -> str | None:
+def never_shared(ask: Ask, places: int, rooms: Sequence[NodeUsage], cpus_milli: int) -> str | None:
     """Say that the smallest share of a node is more CPUs than its limits leave."""
     nodes = [room.node for room in rooms if not never_there(ask, room.node)]
     if not all(map(sized, nodes)):
@@ -223,7 +222,7 @@ _AMOUNTS = {"accelerators", "cpus", "memory"}
 _KEYS = ("node", "volumes", "allows", "cpu_product", "labels", "accelerators", "cpus", "memory")
 
 
-def _on_the_only(ask: Ask, places: int, room: NodeCapacity) -> dict[str, str]:
+def _on_the_only(ask: Ask, places: int, room: NodeUsage) -> dict[str, str]:
     """Return why all places together do not fit, for they must share the only node."""
     node = room.node
     each = f" ({places} nodes together)" if places > 1 else ""
@@ -244,7 +243,7 @@ def _on_the_only(ask: Ask, places: int, room: NodeCapacity) -> dict[str, str]:
     return reasons
 
 
-def _said(key: str, ask: Ask, rooms: Sequence[NodeCapacity]) -> str:
+def _said(key: str, ask: Ask, rooms: Sequence[NodeUsage]) -> str:
     """Say what no node has, beside what they have."""
     nodes = [room.node for room in rooms]
     match key:
@@ -294,7 +293,7 @@ def _products(ask: Ask, node: Node) -> list[str]:
     return sorted({gpu.product for gpu in node.gpus if ask.takes(gpu)})
 
 
-def inventory(rooms: Iterable[NodeCapacity]) -> str:
+def inventory(rooms: Iterable[NodeUsage]) -> str:
     """List what there is of each product: `2 × NVIDIA A10 (1 free)`."""
     totals: dict[str, int] = {}
     free: dict[str, int] = {}

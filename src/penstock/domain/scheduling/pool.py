@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from penstock.domain.nodes import Node
-from penstock.domain.scheduling.capacity import NodeCapacity, usable
+from penstock.domain.scheduling.capacity import NodeUsage, usable
 from penstock.domain.scheduling.demand import PlacedJob, QueuedJob
 from penstock.domain.scheduling.explain import Explainer, Explanation, WaitCause
 from penstock.domain.scheduling.index import FitIndexes
@@ -25,7 +25,7 @@ class Pool:
     order."""
 
     def __init__(self) -> None:
-        self._rooms: dict[str, NodeCapacity] = {}
+        self._rooms: dict[str, NodeUsage] = {}
         self._seen: dict[str, Node] = {}
         """The nodes as last told: the very same again is no news."""
         self._groups: dict[str, Group] = {}
@@ -73,7 +73,7 @@ class Pool:
         if before and _face(before.node, on_it) == _face(node, on_it):
             return
         self._count(before.node if before else None, node)
-        self._rooms[node.name] = NodeCapacity(node, on_it.values())
+        self._rooms[node.name] = NodeUsage(node, on_it.values())
         if before is None or _nature(before.node) != _nature(node):
             self._other_nodes()
         self._changed(node.name)
@@ -201,7 +201,7 @@ class Pool:
         return self._settled
 
     @property
-    def rooms(self) -> Mapping[str, NodeCapacity]:
+    def rooms(self) -> Mapping[str, NodeUsage]:
         return self._rooms
 
     @property
@@ -250,7 +250,6 @@ class Pool:
         return {uuid: held.job.id for held in self._held.values() for place in held.places for uuid in place.gpus}
 
     def explain(self, workload_id: str) -> Explanation:
-        """Explain why a job waits, with what each node says."""
         job = self._queue.jobs[workload_id]
         return self._scene.explain(job, self.ahead(workload_id))
 
@@ -272,7 +271,6 @@ class Pool:
         return [job.id for job in islice(self._queue.order(self._usage, self._total, {}), most)]
 
     def outlook(self, job: QueuedJob, now: datetime) -> WaitCause | None:
-        """Return why a job that came now would wait; None if it would start."""
         cause = self._scene.outlook(job, now)
         if cause is None or cause.by_rule:
             return cause

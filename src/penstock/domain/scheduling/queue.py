@@ -83,8 +83,6 @@ class Row:
 
 
 class WaitingJobs:
-    """The jobs of one group and priority."""
-
     def __init__(self) -> None:
         self.jobs: list[QueuedJob] = []
         """As they came."""

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from heapq import merge
 from typing import cast
 
-from penstock.domain.scheduling.capacity import Free, Moment, NodeCapacity, count, spend
+from penstock.domain.scheduling.capacity import Free, Moment, NodeUsage, count, spend
 from penstock.domain.scheduling.demand import Ask, QueuedJob
 from penstock.domain.scheduling.index import FitIndex, Step
 
@@ -25,7 +25,7 @@ INSTANT = timedelta(microseconds=1)
 
 
 def reserve(
-    job: QueuedJob, places: int, shape: FitIndex, kept: Kept, rooms: Mapping[str, NodeCapacity], now: datetime
+    job: QueuedJob, places: int, shape: FitIndex, kept: Kept, rooms: Mapping[str, NodeUsage], now: datetime
 ) -> Reservation | None:
     """Reserve places for a job where it has room first; None: nowhere."""
     nodes: dict[str, int] = {}
@@ -54,7 +54,7 @@ def _reservation(job: QueuedJob, shape: FitIndex, nodes: dict[str, int], last: M
 
 
 def _steps(
-    job: QueuedJob, places: int, shape: FitIndex, kept: Kept, rooms: Mapping[str, NodeCapacity], now: datetime
+    job: QueuedJob, places: int, shape: FitIndex, kept: Kept, rooms: Mapping[str, NodeUsage], now: datetime
 ) -> Iterator[Step]:
     """Yield the steps of the shape; but nodes of which something is kept are looked at anew."""
     own = (step for step in shape.steps(places) if step[2] not in kept)
@@ -64,7 +64,7 @@ def _steps(
 
 
 def _beside(
-    job: QueuedJob, places: int, shape: FitIndex, kept: Sequence[Reservation], room: NodeCapacity, now: datetime
+    job: QueuedJob, places: int, shape: FitIndex, kept: Sequence[Reservation], room: NodeUsage, now: datetime
 ) -> Iterator[Step]:
     """Yield how much more room a node has at each moment, or less: what begins too late is not over before another's
     turn comes."""
@@ -79,7 +79,7 @@ def _beside(
 
 
 def _moments(
-    job: QueuedJob, shape: FitIndex, kept: Sequence[Reservation], room: NodeCapacity, now: datetime
+    job: QueuedJob, shape: FitIndex, kept: Sequence[Reservation], room: NodeUsage, now: datetime
 ) -> Iterator[tuple[int, Moment, Free]]:
     """Yield what it may use of a node: now, whenever that may change, and once what has no end is gone."""
     if room.node.name in shape.widest.counts:
@@ -98,7 +98,7 @@ def _moments(
         yield 1, (NOT_BEFORE, min((each for each in starts if each), default=now), LAST), free
 
 
-def _known(job: QueuedJob, kept: Iterable[Reservation], room: NodeCapacity, now: datetime) -> list[datetime]:
+def _known(job: QueuedJob, kept: Iterable[Reservation], room: NodeUsage, now: datetime) -> list[datetime]:
     """Return when something ends there, or it becomes too late to be over in time."""
     ends = [max(held.ends, now) for held in room.held.values() if held.ends]
     found = {*ends, *(each.ends for each in kept if each.ends)}
@@ -144,32 +144,32 @@ def over(job: QueuedJob, begins: datetime) -> datetime | None:
     return None if job.max_duration is None else begins + timedelta(seconds=job.max_duration)
 
 
-def beside(kept: Iterable[Reservation], room: NodeCapacity, end: datetime | None) -> Free:
+def beside(kept: Iterable[Reservation], room: NodeUsage, end: datetime | None) -> Free:
     """Return what of this node a job may use from now until `end` without delaying one of these."""
     those = [each for each in kept if each.begins_before(end)]
     free = spent((each for each in those if each.starts is None), room, room.free)
     return _common(free, those, room, {each.starts for each in those if each.starts})
 
 
-def beside_from(kept: Iterable[Reservation], room: NodeCapacity, begins: datetime, end: datetime | None) -> Free:
+def beside_from(kept: Iterable[Reservation], room: NodeUsage, begins: datetime, end: datetime | None) -> Free:
     """Return the same for a job that begins later."""
     those = [each for each in kept if each.begins_before(end)]
     starts = {each.starts for each in those if each.starts and each.starts > begins}
     return _common(_at(those, room, begins), those, room, starts)
 
 
-def spent(kept: Iterable[Reservation], room: NodeCapacity, free: Free) -> Free:
+def spent(kept: Iterable[Reservation], room: NodeUsage, free: Free) -> Free:
     for each in kept:
         free = spend(each.ask, each.products, each.nodes[room.node.name], free, room.node)
     return free
 
 
-def _common(free: Free, kept: Sequence[Reservation], room: NodeCapacity, moments: Iterable[datetime]) -> Free:
+def _common(free: Free, kept: Sequence[Reservation], room: NodeUsage, moments: Iterable[datetime]) -> Free:
     """Return what is free throughout: there is less when something starts, and only then."""
     for moment in moments:
         free = free.common(_at(kept, room, moment))
     return free
 
 
-def _at(kept: Iterable[Reservation], room: NodeCapacity, moment: datetime) -> Free:
+def _at(kept: Iterable[Reservation], room: NodeUsage, moment: datetime) -> Free:
     return spent((each for each in kept if each.has_its_room(moment)), room, room.free_at(moment))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from heapq import heapify, heappop, heapreplace
 
-from penstock.domain.scheduling.capacity import Free, NodeCapacity, count, fill, half
+from penstock.domain.scheduling.capacity import Free, NodeUsage, count, fill, half
 from penstock.domain.scheduling.demand import FOR_EVER, Allocation, Ask, PlacedJob, QueuedJob, lasts
 from penstock.domain.scheduling.index import Choice, FitIndex, FitIndexes
 from penstock.domain.scheduling.limits import Amount, UserUsage
@@ -20,7 +20,6 @@ ENDLESS = FOR_EVER + 1
 
 
 def wish(job: QueuedJob, shape: FitIndex, usage: UserUsage) -> tuple[int, int]:
-    """Return how many places a job would like, and how many it needs to start."""
     if not job.ask.array:
         return job.ask.places, job.ask.places
     most = max(min(job.ask.places, shape.capacity, usage.places_ever(job)), 1)
@@ -46,7 +45,7 @@ def ways(
 class Chooser:
     """Choose nodes for a job: packed, so that whole nodes stay free, or spread if it asks for that."""
 
-    def __init__(self, rooms: Mapping[str, NodeCapacity], kept: Kept, now: datetime) -> None:
+    def __init__(self, rooms: Mapping[str, NodeUsage], kept: Kept, now: datetime) -> None:
         self._rooms = rooms
         self._kept = kept
         self.now = now
@@ -80,14 +79,12 @@ class Chooser:
         )
 
     def _together(self, job: QueuedJob, choice: Choice, most: int) -> dict[str, int] | None:
-        """Put ranks that belong together on one node, if one has room for all."""
         for name in choice.nodes():
             if choice.counts[name] >= most and self._fits(job, choice, name) >= most:
                 return {name: most}
         return None
 
     def _pack(self, job: QueuedJob, choice: Choice, most: int) -> dict[str, int]:
-        """Fill the fullest nodes first."""
         picked: dict[str, int] = {}
         for name in choice.nodes():
             fits = min(self._fits(job, choice, name), most)
@@ -129,7 +126,7 @@ class Round:
     def __init__(
         self,
         queue: Queue,
-        rooms: Mapping[str, NodeCapacity],
+        rooms: Mapping[str, NodeUsage],
         usage: UserUsage,
         total: Amount,
         shapes: FitIndexes,
