@@ -283,6 +283,11 @@ def whole(low: int, high: int) -> ReaderOf[int]:
     return read
 
 
+def or_zero(reader: ReaderOf[int]) -> ReaderOf[int]:
+    """Make a reader of an amount that may be nothing at all."""
+    return lambda context, node, path: 0 if type(node) is Scalar and node.text == "0" else reader(context, node, path)
+
+
 def placed(reader: ReaderOf[T], *keys: str) -> ReaderOf[T]:
     """Make a reader that remembers the place under a task's keys, for problems found beyond the text."""
 

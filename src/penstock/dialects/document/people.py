@@ -13,6 +13,7 @@ from penstock.dialects.reader import (
     mapping,
     nearest_word,
     one_or_more,
+    or_zero,
     placed,
     read_fields,
     sequence,
@@ -49,20 +50,7 @@ def _limits(context: ReadContext, node: Node, path: str) -> Limits:
 _count = whole(0, LARGEST)
 
 
-def _cpus(context: ReadContext, node: Node, path: str) -> int | None:
-    return 0 if _is_none(node) else cpus(context, node, path)
-
-
-def _size(context: ReadContext, node: Node, path: str) -> int | None:
-    return 0 if _is_none(node) else size(context, node, path)
-
-
-def _is_none(node: Node) -> bool:
-    """Tell whether a limit is 0, which allows nothing at all."""
-    return isinstance(node, Scalar) and node.text == "0"
-
-
-LIMITS = FieldRules({"gpus": _count, "cpus": _cpus, "workloads": _count, "volume_size": _size})
+LIMITS = FieldRules({"gpus": _count, "cpus": or_zero(cpus), "workloads": _count, "volume_size": or_zero(size)})
 DEFAULTS = FieldRules({"max_duration": duration, "idle_timeout": duration})
 GROUP = FieldRules(
     {

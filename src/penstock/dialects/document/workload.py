@@ -24,6 +24,7 @@ from penstock.dialects.reader import (
     nearest,
     one_of,
     one_or_more,
+    or_zero,
     placed,
     read_fields,
     whole,
@@ -44,13 +45,12 @@ from penstock.dialects.task.resources import (
     requests_below,
 )
 from penstock.dialects.task.selectors import cpu_product, node_labels, node_name
-from penstock.dialects.yaml import Node, Scalar
+from penstock.dialects.yaml import Node
 from penstock.domain.policy import EVERYTHING
 from penstock.domain.workloads import Notice, Resources, Selectors
 from penstock.errors import Problem
 
 ONE_CPU = 1000
-NO_CPU = 0
 
 
 class SelectedNodes(NamedTuple):
@@ -106,17 +106,13 @@ def _cpu(context: ReadContext, node: Node, path: str) -> tuple[int | None, bool,
     if exclusive and milli % ONE_CPU:
         message = "is not a whole number of CPUs, and these are its own while it runs"
         context.problem(message, node, f"{path}.count", "write 'exclusive: false' beside it")
-    return milli or None, exclusive and milli != NO_CPU, said.get("product_name")
-
-
-def _cpu_count(context: ReadContext, node: Node, path: str) -> int | None:
-    return NO_CPU if isinstance(node, Scalar) and node.text == "0" else cpus(context, node, path)
+    return milli or None, exclusive and milli != 0, said.get("product_name")
 
 
 NODE = FieldRules({"name": placed(node_name, "selectors", "node")})
 GPU = FieldRules({"product_name": _gpu_products, "count": whole(0, GPUS_LIMIT)})
 CPU = FieldRules(
-    {"product_name": placed(cpu_product, "selectors", "cpu_product"), "count": _cpu_count, "exclusive": flag}
+    {"product_name": placed(cpu_product, "selectors", "cpu_product"), "count": or_zero(cpus), "exclusive": flag}
 )
 SELECTORS = FieldRules(
     {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from penstock.dialects.reader import FieldRules, ReadContext, below, mapping, matching, placed, read_fields
+from penstock.dialects.reader import FieldRules, ReadContext, below, fields, mapping, matching, placed, read_fields
 from penstock.dialects.task.mounts import is_reference
 from penstock.dialects.task.runs import job_name, queue
 from penstock.dialects.yaml import Node
@@ -58,7 +58,4 @@ METADATA = FieldRules(
 )
 NO_METADATA = FieldRules(readers={}, refused={**METADATA.refused, "labels": (OUR_OWN, "remove it")})
 """The metadata of a template, which has no name of its own."""
-
-
-def template_metadata(context: ReadContext, node: Node, path: str) -> None:
-    read_fields(context, node, path, NO_METADATA)
+template_metadata = fields(NO_METADATA)

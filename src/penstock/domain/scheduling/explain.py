@@ -243,7 +243,8 @@ def _short_there(ask: Ask, places: int, room: NodeUsage) -> str | None:
 def _short_everywhere(ask: Ask, rooms: list[NodeUsage]) -> str:
     """Say what all of several nodes lack, and where there is most of it."""
     lacks = {room.node.name: short(ask, room) for room in rooms}
-    common = [key for key in ("accelerators", "cpus", "memory") if all(_has(key, found) for found in lacks.values())]
+    keys = [{each.key for each in found} for found in lacks.values()]
+    common = [key for key in ("accelerators", "cpus", "memory") if all(key in found for found in keys)]
     if common:
         most = max(rooms, key=lambda room: _left(common[0], ask, room))
         found = next(each for each in lacks[most.node.name] if each.key == common[0])
@@ -251,10 +252,6 @@ def _short_everywhere(ask: Ask, rooms: list[NodeUsage]) -> str:
     nearest = min(rooms, key=lambda room: len(lacks[room.node.name]))
     said = "; ".join(each.message for each in lacks[nearest.node.name])
     return f"no node has all it needs free: {nearest.node.name} {said}"
-
-
-def _has(key: str, found: list[Obstacle]) -> bool:
-    return any(each.key == key for each in found)
 
 
 def _left(key: str, ask: Ask, room: NodeUsage) -> int:
