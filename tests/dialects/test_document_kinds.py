@@ -39,7 +39,7 @@ def test_a_volume_is_on_a_storage_or_where_its_class_makes_it(spec, volume):
         ("{subPath: ../other}", "subPath: '../other' is no directory below another one"),
         ("{subPath: a/../../b}", "subPath: 'a/../../b' is no directory below another one"),
         ("{subPath: /a}", "subPath: '/a' is absolute (write a)"),
-        ("{policy: ro}", "policy: must be readonly or rw, not 'ro' (write readonly)"),
+        ("{policy: ro}", "policy: must be readonly or rw, not 'ro'"),
         ("{storage: a, storage_class: b}", "storage_class: cannot be together with 'storage'"),
         ("{size: 10}", "size: '10' has no unit (10Gi or 10Mi)"),
         ("{access_modes: [ReadWriteSome]}", "access_modes[0]: 'ReadWriteSome' is not an access mode"),

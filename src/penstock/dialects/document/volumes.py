@@ -20,11 +20,12 @@ from penstock.dialects.reader import (
     flag,
     lacks,
     matching,
+    member,
+    one_of,
     one_or_more,
     placed,
     read_fields,
     sequence,
-    text,
 )
 from penstock.dialects.task.mounts import (
     MOUNTS_LIMIT,
@@ -46,8 +47,6 @@ from penstock.domain.names import shorten
 from penstock.domain.policy import EVERYTHING, SHARED_GROUP
 from penstock.domain.volumes import AccessMode, Storage, StorageKind
 from penstock.domain.workloads import Medium, Mount, Scratch
-
-POLICIES = {"readonly": True, "rw": False}
 
 
 def volumes(context: ReadContext, node: Node, path: str) -> Mounted:
@@ -99,16 +98,8 @@ def unsaid_storage(group: str | None) -> str | None:
     return None if group == SHARED_GROUP else EVERYTHING
 
 
-def policy(context: ReadContext, node: Node, path: str) -> bool | None:
-    """Tell whether the volume is read-only."""
-    text = context.text(node, path, "readonly or rw")
-    if text is None or text in POLICIES:
-        return None if text is None else POLICIES[text]
-    hint = "write readonly" if text.lower().replace("-", "") in ("readonly", "ro") else None
-    context.problem(f"must be readonly or rw, not '{shorten(text)}'", node, path, hint)
-    return None
-
-
+policy = one_of({"readonly": True, "rw": False})
+"""Reads whether the volume is read-only."""
 TARGET = {"target": "for example 'target: /data'"}
 VOLUMES = FieldRules(
     {
@@ -169,16 +160,12 @@ def storage_spec(context: ReadContext, about: DocumentMetadata, node: Node, path
     before = len(context.problems)
     said = read_fields(context, node, path, STORAGE)
     kinds = [kind for kind in StorageKind if kind in said]
-    hint = f"write {' or '.join(StorageKind)}, as the key beside it"
-    if "kind" in said and said["kind"] not in list(StorageKind):
-        context.problem(f"'{shorten(said['kind'])}' is not a kind of storage", node, f"{path}.kind", hint)
-    elif len(kinds) != 1 and len(context.problems) == before:
+    if len(kinds) != 1 and len(context.problems) == before:
         message = "says where it is twice" if kinds else "says neither an NFS export nor a node"
         context.problem(message, node, path, EXAMPLE)
-    elif "kind" in said and said["kind"] not in kinds and len(context.problems) == before:
-        context.problem(
-            f"is '{shorten(said['kind'])}', and there is '{kinds[0]}' beside it", node, f"{path}.kind", hint
-        )
+    elif kinds and said.get("kind", kinds[0]) not in kinds:
+        message = f"is '{said['kind']}', and there is '{kinds[0]}' beside it"
+        context.problem(message, node, f"{path}.kind", f"write {' or '.join(StorageKind)}, as the key beside it")
     if context.problems or about.name is None:
         return None
     return Storage(name=about.name, group=about.group or "", kind=kinds[0], **said[kinds[0]])
@@ -214,6 +201,10 @@ NFS = FieldRules(
 )
 LOCAL = FieldRules({"node": _a_node}, required={"node": "for example 'node: gpu01'"})
 STORAGE = FieldRules(
-    {"kind": text, "nfs": placed(fields(NFS), "server"), "local": placed(fields(LOCAL), "node")},
+    {
+        "kind": member(StorageKind, "a kind of storage"),
+        "nfs": placed(fields(NFS), "server"),
+        "local": placed(fields(LOCAL), "node"),
+    },
     {"accessModes": SEEN, "capacity": SEEN, "status": ("the server wrote it", "remove it")},
 )
