@@ -213,8 +213,6 @@ SAME = {"gpus": "accelerators", "ephemeral_storage": "disk_size"}
 """SkyPilot's synonyms."""
 BESIDE = frozenset({ANY_OF, ORDERED, "job_recovery"})
 """Keys that hold for all alternatives together."""
-TRANSLATED = BESIDE | {MACHINE}
-"""SkyPilot's keys that become others here, or have no effect by themselves."""
 
 
 def resources(context: ReadContext, node: Node, path: str) -> Resources:

@@ -45,10 +45,6 @@ class NodeAnswer:
     node: str
     obstacles: tuple[Obstacle, ...] = ()
 
-    def __str__(self) -> str:
-        said = "; ".join(each.message for each in self.obstacles)
-        return f"node {self.node}: {said or 'has room'}"
-
 
 @dataclass(frozen=True)
 class Explanation:
