@@ -230,10 +230,20 @@ def test_all_problems_of_all_documents_come_at_once():
         (f"run: {'[' * 50}\n", "1:45: is nested more than 40 levels deep"),
     ],
 )
-def test_one_that_cannot_be_read_hides_none_of_those_before_it(broken, said):
-    found = problems_of(f"nme: x\nrun: a\n---\n{broken}---\nname: right\nrun: b\n")
-    assert found[0].startswith("d.yaml:1:1: nme: ")
-    assert found[1:] == [f"d.yaml:{3 + int(said[0])}{said[1:]}"]
+@pytest.mark.parametrize("line", ["\n", "\r\n", "\r"])
+def test_one_that_cannot_be_read_hides_none_of_the_others(broken, said, line):
+    lines = broken.count("\n")
+    text = f"{broken}---\nname: ö\nrun: é\n--- # right\nname: right\nrun: b\n---\n{broken}---\nnme: x\nrun: a\n"
+    found = problems_of(text.replace("\n", line))
+    later = f"{lines + 7 + int(said[0])}{said[1:]}"
+    assert [found[0], found[2]] == [f"d.yaml:{said}", f"d.yaml:{later}"]
+    assert found[1].startswith(f"d.yaml:{lines + 2}:7: name: ")
+    assert found[3].startswith(f"d.yaml:{2 * lines + 9}:1: nme: ")
+    assert len(found) == 4
+
+
+def test_of_very_many_that_cannot_be_read_the_first_are_said():
+    assert len(problems_of("run: @a\n---\n" * 1000)) == 20
 
 
 # anything at all

@@ -4,8 +4,8 @@ The parser's events are taken one by one and every limit is checked as they come
 nodes during, aliases counted as often as they repeat), so a small file never becomes a large tree. Scalars stay as
 they were written: what a text means is decided by the field it stands in, never by YAML's guesses.
 
-Of several documents each has its own limits. Reading ends at one that is not YAML; those before it are told their
-problems, too.
+Of several documents each has its own limits, and one that cannot be read hides none of the others: a line that begins
+with '---' is the start of a document wherever it stands, so reading goes on there.
 """
 
 from __future__ import annotations
@@ -71,7 +71,11 @@ NODES_LIMIT = 25_000
 """Values in one document."""
 FILE_LIMIT = 16 * MIB
 FILE_NODES_LIMIT = 40 * NODES_LIMIT
+UNREADABLE_LIMIT = 20
+"""Parsing stops after this many documents that cannot be read."""
 PROBLEMS_SHOWN = 100
+BREAK = "\r\n|[\n\r\x85\u2028\u2029]"
+START = re.compile(rf"(?:\A|{BREAK})(---(?=\s|\Z))")
 NAME = re.compile(r"\bname[\"']?:[ \t]*[\"']?([\w.@-]+)")
 NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 FORBIDDEN = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
@@ -160,11 +164,13 @@ def read_mappings(text: str | bytes, source: str) -> YamlDocuments:
     composer = YamlComposer(_decoded(text, source, FILE_LIMIT), source)
     nodes: list[Node] = []
     doubtful: set[str] = set()
-    try:
-        nodes.extend(iter(composer.following, None))
-    except (yaml.YAMLError, _UnreadableError) as error:
-        composer.note(error)
-        doubtful.update(NAME.findall(composer.unread))
+    while True:
+        try:
+            nodes.extend(filter(None, iter(composer.following, None)))
+            break
+        except (yaml.YAMLError, _UnreadableError) as error:
+            composer.note(error)
+            doubtful.update(NAME.findall(composer.skip()))
     nodes = [node for node in nodes if not is_null(node)]
     if not nodes and not composer.problems:
         raise _empty(source)
@@ -226,9 +232,13 @@ class YamlComposer:
         self._count = 0
         self._before = 0
         """Nodes of the documents before this one."""
-        self._at = 0
-        """Where this document begins."""
-        self._next: Callable[[], Any] = yaml.CBaseLoader(text).get_event
+        self._unreadable = 0
+        self._begin(0, 0)
+
+    def _begin(self, at: int, line: int) -> None:
+        """Parse the text from here on. Empty lines in the place of those before it keep positions right."""
+        self._at, self._shift = at, at - line
+        self._next: Callable[[], Any] = yaml.CBaseLoader("\n" * line + self.text[at:]).get_event
         self._next()
 
     def following(self) -> Node | None:
@@ -236,7 +246,7 @@ class YamlComposer:
         event = self._next()
         if type(event) is yaml.StreamEndEvent:
             return None
-        self._at = event.start_mark.index
+        self._at = event.start_mark.index + self._shift
         self._before += self._count
         self._count = 0
         self._anchors.clear()
@@ -245,7 +255,7 @@ class YamlComposer:
             raise invalid(self.source, self.problems)
         node = self._node(self._next(), 0)
         end = self._next().start_mark
-        if end.index - self._at > SIZE_LIMIT:
+        if end.index + self._shift - self._at > SIZE_LIMIT:
             self._problem(f"this document is larger than {SIZE_LIMIT // MIB} MiB", event.start_mark)
         return node
 
@@ -259,9 +269,14 @@ class YamlComposer:
             problem = syntax_problem(error, self.text, self.source)
             self.problems += [problem] if problem not in self.problems[-1:] else []
 
-    @property
-    def unread(self) -> str:
-        return self.text[self._at :]
+    def skip(self) -> str:
+        """Skip a document that cannot be read, and return its text."""
+        self._unreadable += 1
+        found = START.search(self.text, self._at + 1) if self._unreadable < UNREADABLE_LIMIT else None
+        until = found.start(1) if found else len(self.text)
+        skipped = self.text[self._at : until]
+        self._begin(until, len(re.findall(BREAK, self.text[:until])))
+        return skipped
 
     def _node(self, event: Any, depth: int) -> Node:
         kind = type(event)
