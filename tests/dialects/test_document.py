@@ -103,6 +103,13 @@ def test_tasks_manifests_and_documents_stand_in_one_file():
     ]
 
 
+def test_a_list_may_hold_documents():
+    items = "- " + WORKLOAD.replace("\n", "\n  ").rstrip(" ")
+    (document,) = read_documents(f"apiVersion: v1\nkind: List\nitems:\n{items}", "l.yaml")
+    assert isinstance(document, WorkloadDocument)
+    assert document.task.field("name") == "items[0].metadata.name"
+
+
 @pytest.mark.parametrize("kind", ["GPU", "CPU"])
 def test_what_is_found_on_nodes_is_not_applied(kind):
     assert problem_of(a(kind, "{}")) == (
@@ -115,7 +122,7 @@ def test_an_unknown_kind_is_told_the_right_ones():
     (problem,) = problems_of(a("Zone", "{}"))
     assert problem.startswith(
         "d.yaml:2:7: kind: 'Zone' is not a kind Penstock knows (the kinds are Workload, Node, Group, User, Volume, "
-        "Storage, and Kubernetes' Pod, Job and PersistentVolumeClaim; a task has no kind)"
+        "Storage, and Kubernetes' Pod, Job, PersistentVolumeClaim and List; a task has no kind)"
     )
 
 

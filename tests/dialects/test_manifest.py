@@ -107,6 +107,14 @@ def test_several_documents_are_read_in_their_order():
     assert task.task.where("run") == "all.yaml:66:1"
 
 
+def test_a_list_is_what_it_holds():
+    items = "".join("- " + text.replace("\n", "\n  ").rstrip(" ") for text in (CLAIM, POD))
+    volume, pod = read_documents(f'apiVersion: v1\nkind: List\nmetadata: {{resourceVersion: ""}}\nitems:\n{items}', "l")
+    assert isinstance(volume, ManifestVolume)
+    assert isinstance(pod, ManifestWorkload)
+    assert pod.task.field("resources", "cpus") == "items[1].spec.containers[0].resources.limits.cpu"
+
+
 def test_all_problems_of_all_documents_come_at_once():
     text = "\n---\n".join([CLAIM.replace("Many", "Few"), "nmae: x\nrun: a", SMALL_POD.replace("[echo]", "[]"), "- a"])
     assert problems_of(text) == [
@@ -155,6 +163,9 @@ def test_two_of_one_name_are_refused():
         (SMALL_POD.replace("{name: small}", ""), "m.yaml:1:1: metadata: is missing"),
         (SMALL_POD.replace("{name: small}", "small"), "m.yaml:3:11: metadata: must be a mapping, not a single text"),
         (SMALL_POD.replace("spec:\n", "spce:\n"), "m.yaml:1:1: spec: is missing"),
+        ("apiVersion: v1\nkind: List\nitems: [a]\n", "m.yaml:3:9: items[0]: must be a mapping"),
+        ("apiVersion: v1\nkind: List\nitems: [{run: a}]\n", "m.yaml:3:9: items[0].kind: is missing (the kinds are"),
+        ("apiVersion: v1\nkind: List\nitems: a\n", "m.yaml:3:8: items: must be a list, not a single text"),
         ("", "m.yaml: the file is empty"),
         ("---\n---\n", "m.yaml: the file is empty"),
     ],

@@ -78,12 +78,6 @@ def why(pool: Pool, workload_id: str) -> str:
     return pool.causes([workload_id])[workload_id].message
 
 
-def nodes_of(pool: Pool, workload_id: str = "j0") -> list[str]:
-    """What each node says of it."""
-    answers = pool.explain(workload_id).answers
-    return [f"node {a.node}: {'; '.join(each.message for each in a.obstacles) or 'has room'}" for a in answers]
-
-
 def given(pool: Pool, workload_id: str) -> list[tuple[str, ...]]:
     """Its GPUs by place."""
     return [place.gpus for place in pool.held[workload_id].places]

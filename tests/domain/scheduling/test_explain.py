@@ -6,7 +6,7 @@ from penstock.domain.nodes import Allows
 from penstock.domain.scheduling.explain import no_room
 from penstock.domain.states import Reason
 from penstock.domain.users import Group, Limits
-from tests.domain.scheduling.jobs import A10, NOW, ask, decided, gpus, job, node, nodes_of, pool_of, running, stranger
+from tests.domain.scheduling.jobs import A10, NOW, ask, decided, gpus, job, node, pool_of, running, stranger
 
 
 def cause(pool, *wanted):
@@ -20,6 +20,10 @@ def cause(pool, *wanted):
 
 def why(pool, *wanted):
     return cause(pool, *wanted).message
+
+
+def nodes_of(pool, workload_id="j0"):
+    return [str(answer) for answer in pool.explain(workload_id).answers]
 
 
 def test_on_one_node_what_is_missing_is_said_for_all_places_together():

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.domain.nodes import Node
-from penstock.domain.scheduling.capacity import half
 from penstock.domain.scheduling.demand import Allocation, Ask, PlacedJob, QueuedJob
+from penstock.domain.scheduling.fit import count, first_end, half
 from penstock.domain.scheduling.pool import Pool
 from penstock.domain.states import Reason
 from penstock.domain.users import Group, Limits
@@ -202,6 +202,20 @@ def _keeps_limits(held: PlacedJob, groups: list[Group], pool: Pool) -> None:
         assert limits.workloads is None or len(theirs) <= limits.workloads
         assert limits.gpus is None or sum(each.gpus for each in theirs) <= limits.gpus
         assert limits.cpus_milli is None or sum(each.cpus_milli for each in theirs) <= limits.cpus_milli
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_room_to_come_is_found_where_counting_finds_it(data):
+    lab = Lab(data.draw)
+    for _ in range(data.draw(st.integers(4, 12))):
+        lab.happens()
+        lab.pool.decide(lab.now)
+    wanted, places = data.draw(asks()), data.draw(st.integers(1, 3))
+    for room in lab.pool.rooms.values():
+        products = [product for product in (A10, V100) if wanted.takes_product(product)]
+        enough = [count(wanted, products, free, room.node) >= places for _, free in room.later]
+        assert first_end(wanted, products, places, room) == [*enough, True].index(True)
 
 
 @given(st.data())

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from penstock.domain.scheduling.explain import beyond_limit
 from penstock.domain.users import Group, Limits
-from tests.domain.scheduling.jobs import ask, decided, job, later, node, nodes_of, pool_of, running, why
+from tests.domain.scheduling.jobs import ask, decided, job, later, node, pool_of, running, why
 
 
 def order(pool):
@@ -162,7 +162,7 @@ def test_where_only_larger_shares_have_room_it_says_what_it_waits_for():
     pool = big_and_small(held=held, waiting=[job("w", BY_SHARE, group="vision"), job("a", BY_SHARE, since=1)])
     assert decided(pool) == {"a": ["big"]}
     assert why(pool, "w") == "needs 1 GPU; 0 of 2 are free"
-    assert nodes_of(pool, "w") == [
+    assert [str(answer) for answer in pool.explain("w").answers] == [
         "node big: group vision may have 1 CPU at once: 0 are taken, needs 4, its share of the node",
         "node small: has 0 of 2 free Tesla V100-SXM2-16GB, needs 1",
     ]

@@ -9,7 +9,7 @@ from penstock.dialects.document.people import group_spec, user_spec
 from penstock.dialects.document.types import EXAMPLES, DocumentMetadata, Noun, NounDocument, WorkloadDocument, metadata
 from penstock.dialects.document.volumes import storage_spec, volume_spec
 from penstock.dialects.document.workload import workload_spec
-from penstock.dialects.reader import FieldRules, ReadContext, as_it_is, placed, read_fields, text
+from penstock.dialects.reader import FieldRules, ReadContext, as_it_is, below, placed, read_fields, text
 from penstock.dialects.yaml import Node, Pairs
 from penstock.domain.kinds import APPLIED
 
@@ -23,13 +23,13 @@ NOUNS: dict[str, Callable[[ReadContext, DocumentMetadata, Node, str], Noun | Non
 }
 
 
-def document(context: ReadContext, top: Pairs, kind: str) -> WorkloadDocument | NounDocument | None:
+def document(context: ReadContext, top: Pairs, kind: str, path: str) -> WorkloadDocument | NounDocument | None:
     """Read a document; return None if there is a problem, which is noted in `context`."""
     context.places[()] = (context.where(top), kind)
-    said = read_fields(context, top, "", SHAPES[kind])
+    said = read_fields(context, top, path, SHAPES[kind])
     about, spec = said.get("metadata", DocumentMetadata()), said.get("spec")
     if spec is None and kind == GROUP:
-        spec = Pairs([], top.mark), "spec"
+        spec = Pairs([], top.mark), below(path, "spec")
     if spec is None:
         return None
     if kind == WORKLOAD:

@@ -9,7 +9,7 @@ from penstock.dialects.manifest.job import Services, job, service
 from penstock.dialects.manifest.metadata import ManifestMetadata, metadata
 from penstock.dialects.manifest.pod import pod
 from penstock.dialects.manifest.volumes import claim
-from penstock.dialects.reader import FieldRules, ReadContext, as_it_is, placed, read_fields, text
+from penstock.dialects.reader import FieldRules, ReadContext, as_it_is, below, placed, read_fields, text
 from penstock.dialects.task.read import Task
 from penstock.dialects.yaml import Node, Pairs, Scalar
 from penstock.domain.names import shorten
@@ -55,15 +55,21 @@ class ManifestVolume(NamedTuple):
         return self.places.get((key,), (self.where, key))
 
 
-def services(documents: list[tuple[Pairs, str | None]], source: str, problems: list[Problem]) -> Services:
-    jobs = {_name_of(top) for top, kind in documents if kind == JOB}
+Read = tuple[Pairs, str, str]
+"""A document, its kind, and the path that leads to it."""
+
+
+def services(opened: list[Read], source: str, problems: list[Problem]) -> Services:
+    jobs = {_name_of(top) for top, kind, _ in opened if kind == JOB}
     found = {}
-    for top in (top for top, kind in documents if kind == SERVICE):
+    for top, _, path in (one for one in opened if one[1] == SERVICE):
         context = ReadContext(source)
-        about, spec = _parts(context, top)
+        about, spec = _parts(context, top, path)
         wanted = service(context, *spec) if spec else None
         if wanted and wanted not in jobs:
-            context.problem(f"there is no Job '{shorten(wanted)}' in this file", top, "spec.selector")
+            context.problem(
+                f"there is no Job '{shorten(wanted)}' in this file", top, below(below(path, "spec"), "selector")
+            )
         if about.name and wanted:
             found[about.name] = wanted
         problems += context.problems
@@ -76,15 +82,15 @@ def _name_of(top: Pairs) -> str | None:
     return next((node.text for key, node in pairs if key.text == "name" and isinstance(node, Scalar)), None)
 
 
-def _parts(context: ReadContext, top: Pairs) -> tuple[ManifestMetadata, tuple[Node, str] | None]:
-    said = read_fields(context, top, "", MANIFEST)
+def _parts(context: ReadContext, top: Pairs, path: str) -> tuple[ManifestMetadata, tuple[Node, str] | None]:
+    said = read_fields(context, top, path, MANIFEST)
     return said.get("metadata", ManifestMetadata()), said.get("spec")
 
 
 def manifest(
-    context: ReadContext, top: Pairs, kind: str, services: Services
+    context: ReadContext, top: Pairs, kind: str, path: str, services: Services
 ) -> ManifestWorkload | ManifestVolume | None:
-    about, spec = _parts(context, top)
+    about, spec = _parts(context, top, path)
     context.places[()] = (context.where(top), kind)
     if spec is None:
         return None

@@ -1,4 +1,4 @@
-"""Account for one node: what is used of it, what is free, how many places fit, and which GPUs and CPUs they get."""
+"""Account for one node: its capacity, what is used of it and what is free."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from penstock.domain.nodes import Gpu, Node
-from penstock.domain.scheduling.demand import Allocation, Ask, PlacedJob
+from penstock.domain.scheduling.demand import Allocation, PlacedJob
 
 Key = tuple[int, int, int, int, str]
 Moment = tuple[int, datetime, str]
-PLENTY = 1 << 20
-"""Places on a node for something that takes nothing."""
 
 
 @dataclass(slots=True)
@@ -39,7 +37,24 @@ class Free:
         )
 
 
-class NodeUsage:
+class FreeAfterEnds:
+    """What is free after each end that is expected, as columns that can be searched: they only grow."""
+
+    def __init__(self, frees: list[Free]) -> None:
+        self.cpus_milli = [free.cpus_milli for free in frees]
+        self.memory_bytes = [free.memory_bytes for free in frees]
+        self.whole = [free.whole for free in frees]
+        self._gpus = {product: [free.gpus[product] for free in frees] for product in (frees[0].gpus if frees else ())}
+
+    def gpus(self, products: Sequence[str]) -> list[int]:
+        """Return the column of all these products together."""
+        found = [self._gpus[product] for product in products if product in self._gpus]
+        if len(found) == 1:
+            return found[0]
+        return [sum(each) for each in zip(*found, strict=True)] if found else [0] * len(self.whole)
+
+
+class NodeCapacity:
     def __init__(self, node: Node, held: Iterable[PlacedJob] = ()) -> None:
         self.node = node
         self.held: dict[str, PlacedJob] = {}
@@ -50,6 +65,9 @@ class NodeUsage:
         self._gpus = {gpu.uuid: gpu for gpu in node.gpus}
         self._free: Free | None = None
         self._later: list[tuple[PlacedJob, Free]] | None = None
+        self._ends: FreeAfterEnds | None = None
+        self._soonest: Moment | None = None
+        self._keys: dict[bool, Key] = {}
         for each in held:
             self.take(each)
 
@@ -77,7 +95,8 @@ class NodeUsage:
         self._changed()
 
     def _changed(self) -> None:
-        self._free = self._later = None
+        self._free = self._later = self._ends = self._soonest = None
+        self._keys.clear()
 
     def _seen_without(self, returned: set[str]) -> None:
         """Forget the processes last seen on these GPUs, which were ours: each is free until somebody else is seen
@@ -133,6 +152,20 @@ class NodeUsage:
                     free.gpus[product] += 1
         return free
 
+    @property
+    def soonest(self) -> Moment | None:
+        """Return the first end that is expected here."""
+        if self._soonest is None:
+            self._soonest = min((held.end_key for held in self.held.values()), default=None)
+        return self._soonest
+
+    @property
+    def ends(self) -> FreeAfterEnds:
+        """Return `later` in columns."""
+        if self._ends is None:
+            self._ends = FreeAfterEnds([free for _, free in self.later])
+        return self._ends
+
     def free_at(self, moment: datetime) -> Free:
         """Return what is free then, at the latest."""
         found = self.free
@@ -145,11 +178,13 @@ class NodeUsage:
     def key(self, with_gpus: bool) -> Key:
         """Return the node's place in the order in which nodes are filled, so that whole ones stay free: those in use
         first, of those the fullest; and what needs no GPU goes where fewest are free."""
-        free = self.free
-        gpus = sum(free.gpus.values())
-        empty = int(not self.held)
-        first, second = (empty, gpus) if with_gpus else (gpus, empty)
-        return first, second, free.cpus_milli, free.memory_bytes, self.node.name
+        if with_gpus not in self._keys:
+            free = self.free
+            gpus = sum(free.gpus.values())
+            empty = int(not self.held)
+            first, second = (empty, gpus) if with_gpus else (gpus, empty)
+            self._keys[with_gpus] = (first, second, free.cpus_milli, free.memory_bytes, self.node.name)
+        return self._keys[with_gpus]
 
 
 def whole(node: Node) -> Free:
@@ -163,91 +198,3 @@ def whole(node: Node) -> Free:
 def usable(gpu: Gpu) -> bool:
     """May a job get this GPU? Somebody else's process or another server on the machine may need all of it."""
     return not gpu.taken_elsewhere and not gpu.processes and not gpu.outside
-
-
-def share(total: int, ask: Ask, node: Node) -> int:
-    """Return as much of a node's CPUs or memory as its GPUs are of the node's."""
-    return total * ask.gpus // len(node.gpus) if node.gpus else total
-
-
-def count(ask: Ask, products: Sequence[str], free: Free, node: Node) -> int:
-    """Count how many places fit; `products` are those its GPUs may be of."""
-    fits = _count(ask.cpus_milli, free.cpus_milli, node.cpus_milli, ask, node)
-    if fits > 0:
-        fits = min(fits, _count(ask.memory_bytes, free.memory_bytes, node.memory_bytes, ask, node))
-    if ask.gpus and fits > 0:
-        fits = min(fits, sum(free.gpus.get(product, 0) for product in products) // ask.gpus)
-    if ask.exclusive and ask.cpus_milli:
-        fits = min(fits, free.whole * 1000 // ask.cpus_milli)
-    return max(fits, 0)
-
-
-def _count(each: int | None, free: int, total: int, ask: Ask, node: Node) -> int:
-    """Count places by one amount: a share gives way to what others asked for by number, down to half of it."""
-    if each is None:
-        each = share(total, ask, node)
-        free = free + each // 2 if free > 0 else 0
-    return free // each if each else PLENTY
-
-
-def half(amount: int) -> int:
-    return -(-amount // 2)
-
-
-def spend(ask: Ask, products: Sequence[str], places: int, free: Free, node: Node) -> Free:
-    """Return what is left beside so many places; of what is short, nothing."""
-    left = free.copy()
-    need = ask.gpus * places
-    for product in _in_order(products, left.gpus, need):
-        taken = min(left.gpus[product], need)
-        left.gpus[product] -= taken
-        need -= taken
-    cpus, memory = _one_place(ask, node)
-    left.cpus_milli -= places * cpus
-    left.memory_bytes -= places * memory
-    if ask.exclusive:
-        left.whole -= places * cpus // 1000
-    return left
-
-
-def fill(ask: Ask, products: Sequence[str], places: int, room: NodeUsage, free: Free) -> list[Allocation]:
-    """Return so many places that fit into `free`: one product for all where possible, lowest minor number first."""
-    need = ask.gpus * places
-    uuids: list[str] = []
-    if need:
-        for product in _in_order(products, free.gpus, need):
-            uuids += [gpu.uuid for gpu in room.free_gpus(product)[: free.gpus[product]]]
-    numbers = room.free_numbers() if ask.exclusive else []
-    found = []
-    cpus, memory = free.cpus_milli, free.memory_bytes
-    for rank in range(places):
-        each_cpus, each_memory = _one_place(ask, room.node)
-        if ask.cpus_milli is None:
-            each_cpus = min(cpus, each_cpus)
-        if ask.memory_bytes is None:
-            each_memory = min(memory, each_memory)
-        cpus, memory = cpus - each_cpus, memory - each_memory
-        own = each_cpus // 1000 if ask.exclusive else 0
-        found.append(
-            Allocation(
-                room.node.name,
-                each_cpus,
-                each_memory,
-                tuple(uuids[rank * ask.gpus : (rank + 1) * ask.gpus]),
-                tuple(numbers[rank * own : (rank + 1) * own]),
-            )
-        )
-    return found
-
-
-def _one_place(ask: Ask, node: Node) -> tuple[int, int]:
-    """Return the CPUs and memory of one place: a share of the node where the ask says nothing."""
-    cpus = ask.cpus_milli if ask.cpus_milli is not None else share(node.cpus_milli, ask, node)
-    memory = ask.memory_bytes if ask.memory_bytes is not None else share(node.memory_bytes, ask, node)
-    return cpus, memory
-
-
-def _in_order(products: Sequence[str], gpus: dict[str, int], need: int) -> list[str]:
-    """Order products so that those with enough by themselves come first."""
-    there = [product for product in products if gpus.get(product)]
-    return sorted(there, key=lambda product: gpus[product] < need)

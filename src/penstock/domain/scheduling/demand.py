@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from functools import cached_property
+from operator import attrgetter
 
 from penstock.domain.nodes import Gpu, Node, product_matches
 from penstock.domain.policy import EVERYTHING
@@ -43,10 +44,32 @@ class Ask:
     share_milli: int | None = None
     """Where its share of the CPUs is more than this, a node would not do: its limits leave no more."""
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """The hash is kept, for asks are looked up all the time."""
+        return hash(_all_of(self))
+
     @cached_property
     def shape(self) -> Ask:
         """Return one place of it: what decides whether a node has room."""
-        return replace(self, places=1, array=False, spread=False, together=False)
+        return Ask(
+            1,
+            self.cpus_milli,
+            self.memory_bytes,
+            self.gpus,
+            self.products,
+            self.exclusive,
+            self.node,
+            self.cpu_product,
+            self.labels,
+            self.groups,
+            volumes=self.volumes,
+            shell=self.shell,
+            share_milli=self.share_milli,
+        )
 
     def may_use(self, node: Node) -> bool:
         return self.groups is None or not node.group or node.group in self.groups or EVERYTHING in self.groups
@@ -56,6 +79,9 @@ class Ask:
 
     def takes_product(self, product: str) -> bool:
         return not self.products or any(product_matches(wanted, product) for wanted in self.products)
+
+
+_all_of = attrgetter(*(each.name for each in fields(Ask)))
 
 
 def ask_of(
@@ -108,6 +134,8 @@ def _whole(milli: int) -> int:
 
 @dataclass(frozen=True)
 class QueuedJob:
+    """A workload as the queue sees it."""
+
     id: str
     ask: Ask
     user: str
@@ -129,6 +157,7 @@ FOR_EVER = 1 << 60
 
 
 def lasts(max_duration: int | None) -> int:
+    """Seconds."""
     return FOR_EVER if max_duration is None else max_duration
 
 

@@ -11,8 +11,9 @@ from datetime import datetime
 
 from penstock.domain.nodes import Node
 from penstock.domain.quantities import count_cpus, show_bytes, show_cpus
-from penstock.domain.scheduling.capacity import NodeUsage, count, share
+from penstock.domain.scheduling.capacity import NodeCapacity
 from penstock.domain.scheduling.demand import Ask, QueuedJob
+from penstock.domain.scheduling.fit import count, needed_cpus, needed_memory, share
 from penstock.domain.scheduling.index import FitIndex, FitIndexes
 from penstock.domain.scheduling.limits import Amount, UserUsage
 from penstock.domain.scheduling.obstacles import (
@@ -21,7 +22,6 @@ from penstock.domain.scheduling.obstacles import (
     closed,
     foreign,
     gpu_words,
-    needed,
     never,
     never_shared,
     never_there,
@@ -45,6 +45,10 @@ class NodeAnswer:
     node: str
     obstacles: tuple[Obstacle, ...] = ()
 
+    def __str__(self) -> str:
+        said = "; ".join(each.message for each in self.obstacles)
+        return f"node {self.node}: {said or 'has room'}"
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -59,7 +63,7 @@ class Explainer:
     """Explain jobs from the state of the scheduler as it is now."""
 
     def __init__(
-        self, rooms: Mapping[str, NodeUsage], usage: UserUsage, total: Amount, shapes: FitIndexes, kept: Kept
+        self, rooms: Mapping[str, NodeCapacity], usage: UserUsage, total: Amount, shapes: FitIndexes, kept: Kept
     ) -> None:
         self._rooms = rooms
         self._usage = usage
@@ -67,7 +71,7 @@ class Explainer:
         self._shapes = shapes
         self._kept = kept
 
-    def seen_by(self, ask: Ask) -> list[NodeUsage]:
+    def seen_by(self, ask: Ask) -> list[NodeCapacity]:
         found = (room for room in self._rooms.values() if ask.may_use(room.node))
         return sorted(found, key=lambda room: room.node.name)
 
@@ -85,38 +89,39 @@ class Explainer:
 
     def cause(self, job: QueuedJob) -> WaitCause:
         """Return why a job waits, without its place in the queue."""
-        return self._obstructed(job) or _kept(job)
-
-    def outlook(self, job: QueuedJob, now: datetime) -> WaitCause | None:
-        """Return why a job that is not in the queue would wait; None if it would start."""
-        if cause := self._obstructed(job):
-            return cause
-        shape = self._looked_at(job.ask)
-        _, least = wish(job, shape, self._usage)
-        left = self._left(job, shape)
-        return _kept(job) if left and self._beside_all(job, left, now) < least else None
-
-    def _obstructed(self, job: QueuedJob) -> WaitCause | None:
-        """Return what is in its way besides reservations."""
         shape = self._looked_at(job.ask)
         _, least = wish(job, shape, self._usage)
         return (
             self._nowhere_ever(job.ask, shape, least)
             or self._limit(job, least)
             or self._lack(job, shape, self._left(job, shape), least)
+            or _kept(job)
         )
+
+    def outlook(self, job: QueuedJob, now: datetime) -> WaitCause | None:
+        """Return why a job that is not in the queue would wait; None if it would start."""
+        shape = self._looked_at(job.ask)
+        _, least = wish(job, shape, self._usage)
+        left = self._left(job, shape)
+        cause = (
+            self._nowhere_ever(job.ask, shape, least) or self._limit(job, least) or self._lack(job, shape, left, least)
+        )
+        if cause is None and left and self._beside_all(job, left, now) < least:
+            cause = _kept(job)
+        return cause
 
     def never(self, job: QueuedJob, coming: Iterable[Node] = ()) -> dict[str, str]:
         """Return why it could never run, by what it asks for: first what no node has, then what a limit forbids."""
         places = 1 if job.ask.array else job.ask.places
         rooms, cpus = self.seen_by(job.ask), self._usage.shares_ever(job)
-        rooms += [NodeUsage(node) for node in coming if job.ask.may_use(node)]
+        rooms += [NodeCapacity(node) for node in coming if job.ask.may_use(node)]
         found = self._usage.never(job, places) | never(job.ask, rooms)
         if not found and cpus is not None and (said := never_shared(job.ask, places, rooms, cpus)):
             found["cpus"] = f"{said}; {self._usage.tightest(job, ever=True)} may have {show_cpus(cpus)} at once"
         return found
 
     def _beside_all(self, job: QueuedJob, shape: FitIndex, now: datetime) -> int:
+        """Return how many places there are beside what is kept for others."""
         changed: dict[str, int] = {}
         for name, kept in self._kept.items():
             if name in shape.widest.counts:
@@ -127,6 +132,7 @@ class Explainer:
         return shape.widest.total + sum(fits - shape.widest.counts[name] for name, fits in changed.items())
 
     def _before(self, job: QueuedJob, kept: Iterable[Reservation]) -> list[Reservation]:
+        """Return the reservations of jobs that have their turn before this one."""
         mine = self._turn(job)
         return [each for each in kept if self._turn(each.job) < mine]
 
@@ -182,7 +188,7 @@ class Explainer:
 
     # each node by itself
 
-    def _answer(self, job: QueuedJob, shape: FitIndex, most: int, room: NodeUsage) -> NodeAnswer:
+    def _answer(self, job: QueuedJob, shape: FitIndex, most: int, room: NodeCapacity) -> NodeAnswer:
         found = obstacles(job.ask, room) + self._beyond(job, room)
         fits = shape.widest.counts.get(room.node.name, 0)
         kept = self._before(job, self._kept.get(room.node.name, ()))
@@ -194,7 +200,7 @@ class Explainer:
             found.append(Obstacle("places", f"has room for {fits} of {most} places"))
         return NodeAnswer(room.node.name, tuple(found))
 
-    def _beyond(self, job: QueuedJob, room: NodeUsage) -> list[Obstacle]:
+    def _beyond(self, job: QueuedJob, room: NodeCapacity) -> list[Obstacle]:
         """Return the obstacle of limits that leave less than its share of this node."""
         ever = self._usage.shares_ever(job)
         if ever is None or never_there(job.ask, room.node):
@@ -216,7 +222,7 @@ def _some(ask: Ask, shape: FitIndex, least: int) -> str:
     return f"{shape.widest.total} of {least} places have room, and it starts with all or none"
 
 
-def _short_there(ask: Ask, places: int, room: NodeUsage) -> str | None:
+def _short_there(ask: Ask, places: int, room: NodeCapacity) -> str | None:
     """Say what the only node that would do lacks for all places together."""
     node, free = room.node, room.free
     there = [gpu for gpu in node.gpus if ask.takes(gpu)]
@@ -225,8 +231,7 @@ def _short_there(ask: Ask, places: int, room: NodeUsage) -> str | None:
         busy = foreign(there, room)
         words = f"needs {gpus} {gpu_words(ask.products, gpus)}; {has} of {len(there)} are free"
         return words + (f", {busy}" if busy else "")
-    cpus = places * needed(ask.cpus_milli, node.cpus_milli, ask, node)[0]
-    memory = places * needed(ask.memory_bytes, node.memory_bytes, ask, node)[0]
+    cpus, memory = places * needed_cpus(ask, node), places * needed_memory(ask, node)
     if cpus > free.cpus_milli:
         left, all_ = show_cpus(max(free.cpus_milli, 0)), show_cpus(node.cpus_milli)
         return f"needs {count_cpus(cpus)}; {left} of {all_} are free"
@@ -236,11 +241,10 @@ def _short_there(ask: Ask, places: int, room: NodeUsage) -> str | None:
     return None
 
 
-def _short_everywhere(ask: Ask, rooms: list[NodeUsage]) -> str:
+def _short_everywhere(ask: Ask, rooms: list[NodeCapacity]) -> str:
     """Say what all of several nodes lack, and where there is most of it."""
     lacks = {room.node.name: short(ask, room) for room in rooms}
-    keys = [{each.key for each in found} for found in lacks.values()]
-    common = [key for key in ("accelerators", "cpus", "memory") if all(key in found for found in keys)]
+    common = [key for key in ("accelerators", "cpus", "memory") if all(_has(key, found) for found in lacks.values())]
     if common:
         most = max(rooms, key=lambda room: _left(common[0], ask, room))
         found = next(each for each in lacks[most.node.name] if each.key == common[0])
@@ -250,7 +254,11 @@ def _short_everywhere(ask: Ask, rooms: list[NodeUsage]) -> str:
     return f"no node has all it needs free: {nearest.node.name} {said}"
 
 
-def _left(key: str, ask: Ask, room: NodeUsage) -> int:
+def _has(key: str, found: list[Obstacle]) -> bool:
+    return any(each.key == key for each in found)
+
+
+def _left(key: str, ask: Ask, room: NodeCapacity) -> int:
     if key == "accelerators":
         return sum(left for product, left in room.free.gpus.items() if ask.takes_product(product))
     return room.free.cpus_milli if key == "cpus" else room.free.memory_bytes
@@ -263,6 +271,8 @@ SCHEDULING = RULES | {Reason.NO_AVAILABLE_RESOURCES, Reason.VOLUME_NOT_READY}
 
 @dataclass(frozen=True)
 class WaitCause:
+    """Why a job waits."""
+
     reason: Reason
     message: str
     ahead: int | None = None

@@ -13,12 +13,14 @@ from itertools import accumulate
 
 from penstock.domain.nodes import Node
 from penstock.domain.policy import EVERYTHING
-from penstock.domain.scheduling.capacity import Key, Moment, NodeUsage, count, share, whole
+from penstock.domain.scheduling.capacity import Key, Moment, NodeCapacity, whole
 from penstock.domain.scheduling.demand import Ask
+from penstock.domain.scheduling.fit import count, first_end, share
 from penstock.domain.scheduling.obstacles import possible
 
 Step = tuple[int, Moment | Key, str, int]
-"""0 and the order of filling: it fits now; 1 and the end that makes it fit. On this node, so many more places."""
+"""0 and the order of filling: it fits now; 1 and the end that makes it fit. On this node, so many more places; 0 more:
+not before this, and nobody has looked when."""
 
 
 class Choice:
@@ -32,7 +34,7 @@ class Choice:
         self._keys: dict[str, Key] = {}
         self._order: list[Key] = []
 
-    def look(self, name: str, room: NodeUsage | None) -> int:
+    def look(self, name: str, room: NodeCapacity | None) -> int:
         """Count the places on a node."""
         fits = count(self._ask, self.products, room.free, room.node) if room else 0
         if name in self._keys:
@@ -54,7 +56,7 @@ class Choice:
 
 
 class FitIndex:
-    def __init__(self, ask: Ask, rooms: Mapping[str, NodeUsage], products: Sequence[str]) -> None:
+    def __init__(self, ask: Ask, rooms: Mapping[str, NodeCapacity], products: Sequence[str]) -> None:
         self.ask = ask
         """What one place asks for."""
         alone: list[tuple[str, ...]] = [(product,) for product in products] if len(products) > 1 else []
@@ -64,6 +66,8 @@ class FitIndex:
         """Nodes that changed since somebody looked."""
         self._rooms = rooms
         self._known: dict[str, tuple[Node, int]] = {}
+        self._capacity = 0
+        self._largest: int | None = 0
         self._shares: list[tuple[int, int]] | None = []
         self._unforeseen: set[str] = set(rooms)
         self._foreseen = 0
@@ -104,30 +108,34 @@ class FitIndex:
         """Return how many places the empty node would have; nothing if it is closed."""
         return self._known[name][1] if name in self._known else 0
 
-    def _weigh(self, name: str, room: NodeUsage | None) -> int:
+    def _weigh(self, name: str, room: NodeCapacity | None) -> int:
         known = self._known.get(name)
         if known and room and known[0] is room.node:
             return known[1]
+        self._capacity -= known[1] if known else 0
         self._known.pop(name, None)
-        self._shares = None
+        self._largest = self._shares = None
         if room is None:
             return 0
         fits = 0
         if possible(self.ask, room.node):
             fits = count(self.ask, self.widest.products, whole(room.node), room.node)
         self._known[name] = (room.node, fits)
+        self._capacity += fits
         return fits
 
     @property
     def capacity(self) -> int:
         """Return how many places there would be if nothing ran."""
         self.look()
-        return sum(fits for _, fits in self._known.values())
+        return self._capacity
 
     @property
     def largest(self) -> int:
         """Return how many places the largest node has when it is empty."""
-        return max((fits for _, fits in self._known.values()), default=0)
+        if self._largest is None:
+            self._largest = max((fits for _, fits in self._known.values()), default=0)
+        return self._largest
 
     def bounds(self, cpus_milli: int, most: int, least: int) -> list[tuple[int, int]]:
         """Return what a share of the node's CPUs may be at most, where there may be so many CPUs in all, and how many
@@ -155,17 +163,27 @@ class FitIndex:
         """Is no share larger?"""
         return not self._shares or self._shares[-1][0] <= share_milli
 
-    def steps(self, places: int) -> Sequence[Step]:
-        """Return when how much more room is expected, and where; of each node, as far as it matters to so many
-        places."""
+    def steps(self, places: int) -> Iterator[Step]:
+        """Yield when how much more room is expected, and where; of each node, as far as it matters to so many places.
+
+        Whoever asks mostly needs the first few: what a node's jobs make free one after the other is looked at only when
+        the first of them could be next.
+        """
         self.look()
         if places > self._foreseen:
             self._foreseen = places
             self._unforeseen = set(self._known)
         for name in self._unforeseen:
-            self._expect(name, self._foresee(self._rooms[name]) if self.fits_empty(name) else [])
+            self._expect(name, self._guess(self._rooms[name]) if self.fits_empty(name) else [])
         self._unforeseen.clear()
-        return self._steps
+        place = 0
+        while place < len(self._steps):
+            step = self._steps[place]
+            if step[3]:
+                yield step
+                place += 1
+            else:
+                self._expect(step[2], self._foresee(self._rooms[step[2]]))
 
     def _expect(self, name: str, steps: list[Step]) -> None:
         for step in self._steps_of.pop(name, ()):
@@ -175,20 +193,24 @@ class FitIndex:
             for step in steps:
                 insort(self._steps, step)
 
-    def _foresee(self, room: NodeUsage) -> list[Step]:
-        found: list[Step] = []
+    def _guess(self, room: NodeCapacity) -> list[Step]:
         name = room.node.name
+        if name in self.widest.counts:
+            return [(0, room.key(self.ask.gpus > 0), name, 0)]
+        return [(1, room.soonest, name, 0)] if room.soonest else []
+
+    def _foresee(self, room: NodeCapacity) -> list[Step]:
+        found: list[Step] = []
+        products, name = self.widest.products, room.node.name
         had = self.widest.counts.get(name, 0)
         if had:
             found.append((0, room.key(self.ask.gpus > 0), name, had))
-        most = min(self.fits_empty(name), self._foreseen)
-        for held, free in room.later if had < most else ():
-            fits = count(self.ask, self.widest.products, free, room.node)
-            if fits > had:
-                found.append((1, held.end_key, name, fits - had))
-                had = fits
-            if had >= most:
-                break
+        most, later = min(self.fits_empty(name), self._foreseen), room.later
+        while had < most and (place := first_end(self.ask, products, had + 1, room)) < len(later):
+            held, free = later[place]
+            more = count(self.ask, products, free, room.node) - had
+            found.append((1, held.end_key, name, more))
+            had += more
         return found
 
 
@@ -197,13 +219,12 @@ class FitIndexes:
 
     KEPT = 512
 
-    def __init__(self, rooms: Mapping[str, NodeUsage]) -> None:
+    def __init__(self, rooms: Mapping[str, NodeCapacity]) -> None:
         self._rooms = rooms
         self._shapes: dict[Ask, FitIndex] = {}
         self._groups: frozenset[str] = frozenset()
         self._products: list[str] = []
-        self.outdated = True
-        """Some node may be another group's by now, or have other GPUs."""
+        self._outdated = True
 
     def key(self, ask: Ask) -> Ask:
         """Return the ask by what difference it makes: groups that have no node make none."""
@@ -227,17 +248,19 @@ class FitIndexes:
         """Return the shape with only those nodes where a share is no more."""
         return shape if shape.all_within(share_milli) else self.of(replace(shape.ask, share_milli=share_milli))
 
-    def changed(self, name: str) -> None:
-        """Note that a node is different, or what runs there."""
+    def changed(self, name: str, *, kinds: bool = False) -> None:
+        """Note that a node is different; `kinds`: also in whose it is or which GPUs it has."""
+        if kinds:
+            self._outdated = True
         for shape in self._shapes.values():
             shape.changed(name)
 
     def learn(self) -> bool:
         """Learn whose nodes there are and with which GPUs; True if that is different. Of several products that would
         do, the one with least memory is given first."""
-        if not self.outdated:
+        if not self._outdated:
             return False
-        self.outdated = False
+        self._outdated = False
         memory: dict[str, int] = {}
         for room in self._rooms.values():
             for gpu in room.node.gpus:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from penstock.domain.nodes import Allows, Gpu, Node, product_matches
 from penstock.domain.quantities import count_cpus, show_bytes, show_cpus
-from penstock.domain.scheduling.capacity import NodeUsage, count, half, share, usable, whole
+from penstock.domain.scheduling.capacity import NodeCapacity, usable, whole
 from penstock.domain.scheduling.demand import Ask
+from penstock.domain.scheduling.fit import count, half, share
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,13 @@ class Obstacle:
     """False: even the empty node would not do."""
 
 
-def obstacles(ask: Ask, room: NodeUsage) -> list[Obstacle]:
+def obstacles(ask: Ask, room: NodeCapacity) -> list[Obstacle]:
     """Return all that keeps one place of it from this node now."""
     return [*never_there(ask, room.node), *closed(ask, room.node), *short(ask, room)]
 
 
 def possible(ask: Ask, node: Node) -> bool:
+    """Would the empty node do, and is it open?"""
     if ask.share_milli is not None and share(node.cpus_milli, ask, node) > ask.share_milli:
         return False
     return ask.may_use(node) and not closed(ask, node) and not never_there(ask, node)
@@ -89,7 +91,7 @@ def _cpus(ask: Ask, node: Node) -> int:
     return node.cpus_milli // 1000 * 1000 if ask.exclusive else node.cpus_milli
 
 
-def short(ask: Ask, room: NodeUsage) -> list[Obstacle]:
+def short(ask: Ask, room: NodeCapacity) -> list[Obstacle]:
     """Return of what the node has too little free."""
     node, free = room.node, room.free
     found = []
@@ -100,26 +102,25 @@ def short(ask: Ask, room: NodeUsage) -> list[Obstacle]:
         busy = foreign(there, room)
         message = f"has {left} of {len(there)} free {words}, needs {ask.gpus}"
         found.append(Obstacle("accelerators", message + (f" ({busy})" if busy else "")))
-    cpus, whose = needed(ask.cpus_milli, node.cpus_milli, ask, node)
+    cpus, whose = _needed(ask.cpus_milli, node.cpus_milli, ask, node)
     had = min(free.cpus_milli, free.whole * 1000) if ask.exclusive else free.cpus_milli
     if had < cpus <= node.cpus_milli:
         left_words = f"has {show_cpus(max(had, 0))} of {show_cpus(node.cpus_milli)} CPUs free"
         found.append(Obstacle("cpus", f"{left_words}, needs {show_cpus(cpus)}{whose}"))
-    memory, whose = needed(ask.memory_bytes, node.memory_bytes, ask, node)
+    memory, whose = _needed(ask.memory_bytes, node.memory_bytes, ask, node)
     if free.memory_bytes < memory <= node.memory_bytes:
         left_words = f"has {show_bytes(max(free.memory_bytes, 0))} of {show_bytes(node.memory_bytes)} of memory free"
         found.append(Obstacle("memory", f"{left_words}, needs {show_bytes(memory)}{whose}"))
     return found
 
 
-def needed(each: int | None, total: int, ask: Ask, node: Node) -> tuple[int, str]:
-    """Return how much must be free for one place, and where that comes from if the ask does not say it."""
+def _needed(each: int | None, total: int, ask: Ask, node: Node) -> tuple[int, str]:
     if each is not None:
         return each, ""
     return half(share(total, ask, node)), f", half of the share of {ask.gpus} of {len(node.gpus)} GPUs"
 
 
-def foreign(gpus: Sequence[Gpu], room: NodeUsage) -> str:
+def foreign(gpus: Sequence[Gpu], room: NodeCapacity) -> str:
     """Say who else uses the GPUs: `1 used by programs that Penstock did not start (python, process 4711)`."""
     ours = {uuid for held in room.held.values() for place in room.places_of(held) for uuid in place.gpus}
     others = [gpu for gpu in gpus if gpu.uuid not in ours and not usable(gpu)]
@@ -169,7 +170,7 @@ def fits_ever(ask: Ask, nodes: Iterable[Node]) -> bool:
     return False
 
 
-def never(ask: Ask, rooms: Sequence[NodeUsage]) -> dict[str, str]:
+def never(ask: Ask, rooms: Sequence[NodeCapacity]) -> dict[str, str]:
     """Return why no node could ever run it; `rooms` are the nodes it may use. One that is closed now may be open
     tomorrow."""
     if not rooms:
@@ -199,7 +200,7 @@ def never(ask: Ask, rooms: Sequence[NodeUsage]) -> dict[str, str]:
     return {}
 
 
-def never_shared(ask: Ask, places: int, rooms: Sequence[NodeUsage], cpus_milli: int) -> str | None:
+def never_shared(ask: Ask, places: int, rooms: Sequence[NodeCapacity], cpus_milli: int) -> str | None:
     """Say that the smallest share of a node is more CPUs than its limits leave."""
     nodes = [room.node for room in rooms if not never_there(ask, room.node)]
     if not all(map(sized, nodes)):
@@ -222,7 +223,7 @@ _AMOUNTS = {"accelerators", "cpus", "memory"}
 _KEYS = ("node", "volumes", "allows", "cpu_product", "labels", "accelerators", "cpus", "memory")
 
 
-def _on_the_only(ask: Ask, places: int, room: NodeUsage) -> dict[str, str]:
+def _on_the_only(ask: Ask, places: int, room: NodeCapacity) -> dict[str, str]:
     """Return why all places together do not fit, for they must share the only node."""
     node = room.node
     each = f" ({places} nodes together)" if places > 1 else ""
@@ -231,7 +232,7 @@ def _on_the_only(ask: Ask, places: int, room: NodeUsage) -> dict[str, str]:
     if not sized(node):
         return reasons
     cpus, memory, gpus = places * (ask.cpus_milli or 0), places * (ask.memory_bytes or 0), places * ask.gpus
-    had = _cpus(ask, node)
+    had = node.cpus_milli // 1000 * 1000 if ask.exclusive else node.cpus_milli
     if cpus > had:
         reasons["cpus"] = f"asks for {count_cpus(cpus)}{each}; {node.name} has {show_cpus(had)}"
     if memory > node.memory_bytes:
@@ -243,7 +244,7 @@ def _on_the_only(ask: Ask, places: int, room: NodeUsage) -> dict[str, str]:
     return reasons
 
 
-def _said(key: str, ask: Ask, rooms: Sequence[NodeUsage]) -> str:
+def _said(key: str, ask: Ask, rooms: Sequence[NodeCapacity]) -> str:
     """Say what no node has, beside what they have."""
     nodes = [room.node for room in rooms]
     match key:
@@ -293,7 +294,7 @@ def _products(ask: Ask, node: Node) -> list[str]:
     return sorted({gpu.product for gpu in node.gpus if ask.takes(gpu)})
 
 
-def inventory(rooms: Iterable[NodeUsage]) -> str:
+def inventory(rooms: Iterable[NodeCapacity]) -> str:
     """List what there is of each product: `2 × NVIDIA A10 (1 free)`."""
     totals: dict[str, int] = {}
     free: dict[str, int] = {}

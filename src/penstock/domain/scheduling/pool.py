@@ -8,13 +8,14 @@ from itertools import islice
 from typing import Any
 
 from penstock.domain.nodes import Node
-from penstock.domain.scheduling.capacity import NodeUsage, usable
+from penstock.domain.scheduling import explain as explaining
+from penstock.domain.scheduling.capacity import NodeCapacity, usable
 from penstock.domain.scheduling.demand import PlacedJob, QueuedJob
-from penstock.domain.scheduling.explain import Explainer, Explanation, WaitCause
+from penstock.domain.scheduling.explain import Explanation, WaitCause
 from penstock.domain.scheduling.index import FitIndexes
 from penstock.domain.scheduling.limits import Amount, UserUsage
 from penstock.domain.scheduling.obstacles import fits_ever
-from penstock.domain.scheduling.queue import Lane, Queue
+from penstock.domain.scheduling.queue import JobShape, Lane, Queue
 from penstock.domain.scheduling.reserve import Reservation
 from penstock.domain.scheduling.round import Round, ways, wish
 from penstock.domain.users import Group
@@ -25,7 +26,7 @@ class Pool:
     order."""
 
     def __init__(self) -> None:
-        self._rooms: dict[str, NodeUsage] = {}
+        self._rooms: dict[str, NodeCapacity] = {}
         self._seen: dict[str, Node] = {}
         """The nodes as last told: the very same again is no news."""
         self._groups: dict[str, Group] = {}
@@ -41,6 +42,8 @@ class Pool:
         self._places: dict[str, int] | None = None
         self._out: dict[tuple[int, str], set[str]] | None = None
         """Jobs that cannot have a turn, by priority downwards and group."""
+        self._generation = 1
+        """A number that changes whenever a node could run something that it could not run before, or no longer can."""
         self._settled = False
         """Has nothing happened since a round in which nothing could start?"""
         self._round: tuple[Round, Iterator[PlacedJob | None]] | None = None
@@ -73,18 +76,18 @@ class Pool:
         if before and _face(before.node, on_it) == _face(node, on_it):
             return
         self._count(before.node if before else None, node)
-        self._rooms[node.name] = NodeUsage(node, on_it.values())
+        self._rooms[node.name] = NodeCapacity(node, on_it.values())
         if before is None or _nature(before.node) != _nature(node):
-            self._other_nodes()
-        self._changed(node.name)
+            self._generation += 1
+        self._changed(node.name, kinds=before is None or _kind(before.node) != _kind(node))
 
     def lose(self, name: str) -> None:
         """Forget a node that is no longer registered; what runs there is held until it is released."""
         self._seen.pop(name, None)
         if room := self._rooms.pop(name, None):
             self._count(room.node, None)
-            self._other_nodes()
-            self._changed(name)
+            self._generation += 1
+            self._changed(name, kinds=True)
 
     def set_group(self, group: Group) -> None:
         if self._groups.get(group.name) != group:
@@ -133,13 +136,8 @@ class Pool:
         self._moved()
         return True
 
-    def _other_nodes(self) -> None:
-        for kind in self._queue.kinds.values():
-            kind.possible = None
-        self._shapes.outdated = True
-
-    def _changed(self, name: str) -> None:
-        self._shapes.changed(name)
+    def _changed(self, name: str, *, kinds: bool = False) -> None:
+        self._shapes.changed(name, kinds=kinds)
         self._moved()
 
     def _moved(self) -> None:
@@ -201,7 +199,7 @@ class Pool:
         return self._settled
 
     @property
-    def rooms(self) -> Mapping[str, NodeUsage]:
+    def rooms(self) -> Mapping[str, NodeCapacity]:
         return self._rooms
 
     @property
@@ -235,10 +233,13 @@ class Pool:
 
     def _has_no_turn(self, line: Lane) -> bool:
         first = line.jobs[0]
-        kind = line.kind
-        if kind.possible is None:
-            kind.possible = fits_ever(kind.ask, (room.node for room in self._rooms.values()))
-        return not kind.possible or (self._usage.limits(first.group) and self._beyond(first))
+        return not self._fits_ever(line.kind) or (self._usage.limits(first.group) and self._beyond(first))
+
+    def _fits_ever(self, kind: JobShape) -> bool:
+        """Could any node run this kind? Looked up once for each kind, until the nodes are others."""
+        if kind.fits_ever[0] != self._generation:
+            kind.fits_ever = (self._generation, fits_ever(kind.ask, (room.node for room in self._rooms.values())))
+        return kind.fits_ever[1]
 
     def _beyond(self, job: QueuedJob) -> bool:
         """Do its limits leave it nothing, for now?"""
@@ -250,6 +251,7 @@ class Pool:
         return {uuid: held.job.id for held in self._held.values() for place in held.places for uuid in place.gpus}
 
     def explain(self, workload_id: str) -> Explanation:
+        """Explain why a job waits, with what each node says."""
         job = self._queue.jobs[workload_id]
         return self._scene.explain(job, self.ahead(workload_id))
 
@@ -271,6 +273,7 @@ class Pool:
         return [job.id for job in islice(self._queue.order(self._usage, self._total, {}), most)]
 
     def outlook(self, job: QueuedJob, now: datetime) -> WaitCause | None:
+        """Return why a job that came now would wait; None if it would start."""
         cause = self._scene.outlook(job, now)
         if cause is None or cause.by_rule:
             return cause
@@ -282,9 +285,9 @@ class Pool:
         return self._scene.never(job, coming)
 
     @property
-    def _scene(self) -> Explainer:
+    def _scene(self) -> explaining.Explainer:
         self._learn()
-        return Explainer(self._rooms, self._usage, self._total, self._shapes, self._reservations)
+        return explaining.Explainer(self._rooms, self._usage, self._total, self._shapes, self._reservations)
 
 
 def _face(node: Node, held: Mapping[str, PlacedJob]) -> tuple[Any, ...]:
@@ -297,6 +300,10 @@ def _face(node: Node, held: Mapping[str, PlacedJob]) -> tuple[Any, ...]:
 
 def _nature(node: Node) -> tuple[Any, ...]:
     """Return what decides whether a node could run something if it were empty and open."""
-    gpus = sorted((gpu.uuid, gpu.product, gpu.memory_bytes) for gpu in node.gpus)
+    gpus = sorted((gpu.uuid, gpu.product) for gpu in node.gpus)
     size = (node.cpus_milli, node.memory_bytes, node.cpu_product, node.labels, gpus)
     return (*size, node.group, node.allows)
+
+
+def _kind(node: Node) -> tuple[str, set[tuple[str, int]]]:
+    return node.group, {(gpu.product, gpu.memory_bytes) for gpu in node.gpus}

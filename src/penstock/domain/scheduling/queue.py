@@ -28,13 +28,13 @@ def came(job: QueuedJob) -> Came:
 class JobShape:
     """The jobs that ask for the same of the nodes, whoever's they are."""
 
-    __slots__ = ("ask", "durations", "possible")
+    __slots__ = ("ask", "durations", "fits_ever")
 
     def __init__(self, ask: Ask) -> None:
         self.ask = ask
         self.durations: Counter[int | None] = Counter()
-        self.possible: bool | None = None
-        """Could any node run it? None: nobody asked since a node could run something else than before."""
+        self.fits_ever: tuple[int, bool] = (0, True)
+        """Whether the nodes could run it, and in which generation of them that was found."""
 
 
 class Lane:
@@ -83,6 +83,8 @@ class Row:
 
 
 class WaitingJobs:
+    """The jobs of one group and priority."""
+
     def __init__(self) -> None:
         self.jobs: list[QueuedJob] = []
         """As they came."""
@@ -128,16 +130,16 @@ class Queue:
         self.jobs: dict[str, QueuedJob] = {}
         self.waiting: dict[tuple[int, str], WaitingJobs] = {}
         """By priority downwards and group."""
-        self.kinds: dict[Ask, JobShape] = {}
+        self._kinds: dict[Ask, JobShape] = {}
         self._kind_of: dict[str, JobShape] = {}
         self._key: Callable[[Ask], Ask] = lambda ask: ask
 
     def add(self, job: QueuedJob) -> None:
         self.jobs[job.id] = job
         ask = self._key(job.ask)
-        kind = self.kinds.get(ask)
+        kind = self._kinds.get(ask)
         if kind is None:
-            kind = self.kinds[ask] = JobShape(ask)
+            kind = self._kinds[ask] = JobShape(ask)
         self._kind_of[job.id] = kind
         kind.durations[job.max_duration] += 1
         self.waiting.setdefault((-job.priority, job.group), WaitingJobs()).add(kind, job)
@@ -153,12 +155,12 @@ class Queue:
         if not kind.durations[job.max_duration]:
             del kind.durations[job.max_duration]
         if not kind.durations:
-            del self.kinds[kind.ask]
+            del self._kinds[kind.ask]
 
     def sort_by(self, key: Callable[[Ask], Ask]) -> None:
         """Sort all jobs anew: which asks are the same depends on the nodes there are."""
         jobs = list(self.jobs.values())
-        self.jobs, self.waiting, self.kinds = {}, {}, {}
+        self.jobs, self.waiting, self._kinds = {}, {}, {}
         self._key = key
         for job in jobs:
             self.add(job)

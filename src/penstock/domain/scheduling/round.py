@@ -7,12 +7,14 @@ from dataclasses import replace
 from datetime import datetime
 from heapq import heapify, heappop, heapreplace
 
-from penstock.domain.scheduling.capacity import Free, NodeUsage, count, fill, half
-from penstock.domain.scheduling.demand import FOR_EVER, Allocation, Ask, PlacedJob, QueuedJob, lasts
-from penstock.domain.scheduling.index import Choice, FitIndex, FitIndexes
+from penstock.domain.scheduling.capacity import NodeCapacity
+from penstock.domain.scheduling.choose import Chooser
+from penstock.domain.scheduling.demand import FOR_EVER, Ask, PlacedJob, QueuedJob, lasts
+from penstock.domain.scheduling.fit import half
+from penstock.domain.scheduling.index import FitIndex, FitIndexes
 from penstock.domain.scheduling.limits import Amount, UserUsage
 from penstock.domain.scheduling.queue import Came, JobShape, Lane, Queue, WaitingJobs, came
-from penstock.domain.scheduling.reserve import RESERVATIONS, Kept, Reservation, beside, over, reserve
+from penstock.domain.scheduling.reserve import RESERVATIONS, Reservation, reserve
 
 KINDS = 256
 """How many different asks are looked at in one go."""
@@ -20,6 +22,7 @@ ENDLESS = FOR_EVER + 1
 
 
 def wish(job: QueuedJob, shape: FitIndex, usage: UserUsage) -> tuple[int, int]:
+    """Return how many places a job would like, and how many it needs to start."""
     if not job.ask.array:
         return job.ask.places, job.ask.places
     most = max(min(job.ask.places, shape.capacity, usage.places_ever(job)), 1)
@@ -42,91 +45,11 @@ def ways(
     return [(shapes.within(shape, each), places) for each, places in shape.bounds(cpus, most, least)]
 
 
-class Chooser:
-    """Choose nodes for a job: packed, so that whole nodes stay free, or spread if it asks for that."""
-
-    def __init__(self, rooms: Mapping[str, NodeUsage], kept: Kept, now: datetime) -> None:
-        self._rooms = rooms
-        self._kept = kept
-        self.now = now
-
-    def find(self, job: QueuedJob, shape: FitIndex, most: int, least: int) -> tuple[Allocation, ...] | None:
-        """Find all places of a job, of one product if that can be; or as many as there are, if they are enough."""
-        shape.look()
-        together = job.ask.together or (1 < most <= shape.largest and not job.ask.array)
-        for choice in shape.choices:
-            if choice.total >= most and (found := self._collect(job, choice, most, most, together)):
-                return found
-        if least < most and shape.widest.total >= least:
-            return self._collect(job, shape.widest, most, least, together)
-        return None
-
-    def _collect(
-        self, job: QueuedJob, choice: Choice, most: int, least: int, together: bool
-    ) -> tuple[Allocation, ...] | None:
-        if job.ask.spread and not job.ask.together:
-            picked = self._spread(job, choice, most)
-        else:
-            picked = (self._together(job, choice, most) if together else None) or {}
-            if not picked and not job.ask.together:
-                picked = self._pack(job, choice, most)
-        if sum(picked.values()) < least:
-            return None
-        return tuple(
-            place
-            for name, number in picked.items()
-            for place in fill(job.ask, choice.products, number, self._rooms[name], self._free(job, name))
-        )
-
-    def _together(self, job: QueuedJob, choice: Choice, most: int) -> dict[str, int] | None:
-        for name in choice.nodes():
-            if choice.counts[name] >= most and self._fits(job, choice, name) >= most:
-                return {name: most}
-        return None
-
-    def _pack(self, job: QueuedJob, choice: Choice, most: int) -> dict[str, int]:
-        picked: dict[str, int] = {}
-        for name in choice.nodes():
-            fits = min(self._fits(job, choice, name), most)
-            if fits:
-                picked[name] = fits
-                most -= fits
-            if not most:
-                break
-        return picked
-
-    def _spread(self, job: QueuedJob, choice: Choice, most: int) -> dict[str, int]:
-        """Put one on each node, the emptiest first, then a second on each, and so on."""
-        room: dict[str, int] = {}
-        for name in choice.nodes(emptiest_first=True):
-            if fits := self._fits(job, choice, name):
-                room[name] = fits
-            if len(room) == most:
-                break
-        picked = dict.fromkeys(room, 0)
-        while most and any(picked[name] < room[name] for name in room):
-            for name in room:
-                if most and picked[name] < room[name]:
-                    picked[name] += 1
-                    most -= 1
-        return picked
-
-    def _fits(self, job: QueuedJob, choice: Choice, name: str) -> int:
-        if name not in self._kept:
-            return choice.counts[name]
-        return count(job.ask, choice.products, self._free(job, name), self._rooms[name].node)
-
-    def _free(self, job: QueuedJob, name: str) -> Free:
-        """Return what it may use of a node: all that is free, if none of those ahead has a reservation."""
-        kept, room = self._kept.get(name), self._rooms[name]
-        return room.free if kept is None else beside(kept, room, over(job, self.now))
-
-
 class Round:
     def __init__(
         self,
         queue: Queue,
-        rooms: Mapping[str, NodeUsage],
+        rooms: Mapping[str, NodeCapacity],
         usage: UserUsage,
         total: Amount,
         shapes: FitIndexes,
@@ -173,6 +96,7 @@ class Round:
                 if self._might_start(line) and (held := self._attempt(line, line.jobs[0])):
                     yield held
                     self._shares.pop(key[1], None)
+                    self._choosing.changed(place.node for place in held.places)
                 following = self._following(key, line.kind)
                 if following:
                     heapreplace(mine, following)
@@ -254,5 +178,6 @@ class Round:
             return
         if found := reserve(job, places, shape, self.kept, self._rooms, self._now):
             self._reserved.add(shape.ask)
+            self._choosing.changed(found.nodes)
             for name in found.nodes:
                 self.kept.setdefault(name, []).append(found)
