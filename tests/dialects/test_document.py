@@ -168,7 +168,7 @@ def test_the_table_of_kinds_costs_a_command_line_nothing():
         (
             a("Node", "{}", name="Jakku 3"),
             "d.yaml:3:18: metadata.name: 'Jakku 3' is not a name: lower-case letters, digits, '-' and '.', "
-            "253 characters at most (for example jakku-3)",
+            "253 characters at most (for example gpu01)",
         ),
         (a("User", "{}", name="'a b'"), "d.yaml:3:18: metadata.name: 'a b' is not a name: letters, digits, '.', '_'"),
         (a("Group", "{}", name="pwm.all"), "d.yaml:3:18: metadata.name: 'pwm.all' stands for all groups"),

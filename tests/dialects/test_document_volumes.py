@@ -69,8 +69,8 @@ def test_a_volume_that_is_not_to_be_made_is_not_and_that_is_told():
         ("[{name: a, target: /a, subPath: ../b}]", "[0].subPath: '../b' is no directory below another one"),
         ("[{name: a, target: /a, subPath: /b}]", "[0].subPath: '/b' is absolute (write b)"),
         (
-            "[{name: a, target: /a, policy: ReadOnly}]",
-            "[0].policy: must be readonly or rw, not 'ReadOnly' (write readonly",
+            "[{name: a, target: /a, policy: read-only}]",
+            "[0].policy: must be readonly or rw, not 'read-only'",
         ),
         ("[{name: a, target: /a, group: a/b}]", "[0].group: 'a/b' is not a group's name"),
         ("[{name: a, target: /a, storage: A}]", "[0].storage: 'A' is not a storage's name"),
@@ -114,11 +114,11 @@ def test_someone_is_told_of_the_states_that_are_named():
         ("{telegram: {id: me}}", ".telegram.id: 'me' is not a chat of Telegram"),
         (
             "{telegram: {id: 1, sendOn: [running]}}",
-            ".telegram.sendOn: 'running' is not a state (did you mean RUNNING?)",
+            ".telegram.sendOn[0]: 'running' is not a state (did you mean RUNNING?)",
         ),
         (
             "{telegram: {id: 1, sendOn: [ENDED]}}",
-            ".telegram.sendOn: 'ENDED' is not a state (one of INSERTED, DENIED, QU",
+            ".telegram.sendOn[0]: 'ENDED' is not a state (one of INSERTED, DENIED, QU",
         ),
         ("{telegram: {id: 1, sendOn: []}}", ".telegram.sendOn: names no state"),
         ("{telegram: [{id: 1}, {id: 1}]}", ".telegram[1]: 'telegram:1' appears twice"),

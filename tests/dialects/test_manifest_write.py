@@ -257,20 +257,8 @@ FULL = {"name": "a", "resources": Resources(image="b")}
         (Spec(run="a", retries=2, **FULL), "requeue: Kubernetes repeats after a lost node as often as after a failure"),
         (Spec(run="echo $PENSTOCK_TASK_ID", **FULL), "run: nobody sets PENSTOCK_TASK_ID"),
         (
-            Spec(run="x" * 140_000, **FULL),
-            "run: a program takes no text beyond 128 KiB; put it into the image or a volume",
-        ),
-        (
-            Spec(run="a", restart=True, retries=UNLIMITED, requeue=3, **FULL),
-            "requeue, ttl: a Pod that restarts always does so for ever on its node",
-        ),
-        (
             Spec(run="a", name="a", resources=Resources(image="b", gpus=1, gpu_products=("A10",))),
             "accelerators: write the products as the nodes' label nvidia.com/gpu.product has them",
-        ),
-        (
-            Spec(run="a", scratch=(Scratch(path="/a:b"),), **FULL),
-            "volumes: Kubernetes takes no path with ':' in it",
         ),
         (
             Spec(run="a", selectors=Selectors(node="gpu01"), ports=(Port(port=80),), priority=3, **FULL),

@@ -110,7 +110,7 @@ def test_a_key_of_the_top_level_under_resources_is_sent_there():
 
 def test_the_keys_that_are_suggested_are_the_keys_that_are_read():
     assert set(keys.TOP_LEVEL) == set(read.READERS)
-    assert set(keys.RESOURCES) == set(resources.READERS) - set(resources.SAME) - resources.TRANSLATED
+    assert set(keys.RESOURCES) == set(resources.READERS) - set(resources.SAME) - resources.BESIDE - {resources.MACHINE}
 
 
 @pytest.mark.parametrize("key", sorted(keys.IGNORED))

@@ -98,7 +98,7 @@ def test_without_a_command_an_image_runs_its_own():
         ("priority: 1001", "priority: must be a whole number from -1,000 to 1,000, not '1001'"),
         ("idle_timeout: 0s", "idle_timeout: a duration must be more than zero"),
         ("notify: me", "notify: 'me' is not an address one can be told at (for example telegram:12345, or https://"),
-        ("notify: {telegram:1: [DONE]}", "notify.telegram:1: 'DONE' is not a state (one of INSERTED"),
+        ("notify: {telegram:1: [DONE]}", "notify.telegram:1[0]: 'DONE' is not a state (one of INSERTED"),
         ("notify: [telegram:1, telegram:1]", "notify[1]: 'telegram:1' appears twice (name all the states at once)"),
         ("volumes: {/a: {name: a, sub_path: ..}}", "volumes./a.sub_path: '..' is no directory below another one"),
         ("volumes: {/a: {name: a, group: a b}}", "volumes./a.group: 'a b' is not a group's name"),

@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.domain.attempts import LONGEST_WAIT, next_attempt
-from penstock.domain.outcome import Outcome, outcome
+from penstock.domain.attempts import LONGEST_WAIT, Outcome, next_attempt, outcome
 from penstock.domain.states import Reason, State
 from penstock.domain.users import Account
 from penstock.domain.workloads import UNLIMITED, Array, Spec, Unit, Wants, Workload

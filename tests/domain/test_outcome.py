@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from penstock.domain.outcome import latest, outcome, progress
+from penstock.domain.attempts import latest, outcome, progress
 from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Array, Progress, Unit
 

@@ -23,8 +23,7 @@ from penstock.dialects.manifest.read import (
     manifest,
     services,
 )
-from penstock.dialects.reader import FieldRules, PlacedContext, as_it_is, read_fields, sequence, text
-from penstock.dialects.task.checks import Place
+from penstock.dialects.reader import FieldRules, Place, ReadContext, as_it_is, read_fields, sequence, text
 from penstock.dialects.task.read import Task, task_of
 from penstock.dialects.yaml import Node, Pairs, Scalar, invalid, read_mappings
 from penstock.domain.kinds import APPLIED, READ_ONLY, kind_named
@@ -91,7 +90,7 @@ def _names(top: Pairs) -> Iterator[str]:
 
 def _opened(top: Pairs, source: str, problems: list[Problem], path: str = "") -> Iterator[Read]:
     """Yield the document, or the items in the place of a List. A task has no kind."""
-    context = PlacedContext(source)
+    context = ReadContext(source)
     keys = {key.text: node for key, node in top.items}
     if "kind" not in keys and "apiVersion" not in keys and not {"metadata", "spec"} <= keys.keys():
         yield top, "", path
@@ -109,7 +108,7 @@ def _opened(top: Pairs, source: str, problems: list[Problem], path: str = "") ->
             problems.append(Problem("must be a mapping", where=context.where(node), field=here))
 
 
-def _kind(context: PlacedContext, keys: Mapping[str, Node], top: Pairs, path: str) -> str | None:
+def _kind(context: ReadContext, keys: Mapping[str, Node], top: Pairs, path: str) -> str | None:
     prefix = f"{path}." if path else ""
     kind = keys.get("kind")
     if not isinstance(kind, Scalar) or not kind.text:
@@ -124,7 +123,7 @@ def _kind(context: PlacedContext, keys: Mapping[str, Node], top: Pairs, path: st
     return kind.text
 
 
-def _refuse_kind(context: PlacedContext, kind: Scalar, path: str) -> None:
+def _refuse_kind(context: ReadContext, kind: Scalar, path: str) -> None:
     if kind.text in READ_ONLY:
         hint = f"penstock get {kind.text.lower()} shows them"
         context.problem(f"a {kind.text} is not applied: {READ_ONLY[kind.text]}", kind, path, hint)
@@ -139,7 +138,7 @@ def _document(one: Read, source: str, problems: list[Problem], known: Services) 
     top, kind, path = one
     if kind == SERVICE:
         return None
-    context = PlacedContext(source)
+    context = ReadContext(source)
     read: Document | None
     if kind in APPLIED:
         read = document(context, top, kind, path)
@@ -149,7 +148,7 @@ def _document(one: Read, source: str, problems: list[Problem], known: Services) 
     return read
 
 
-def _task(context: PlacedContext, top: Pairs, path: str) -> TaskDocument | None:
+def _task(context: ReadContext, top: Pairs, path: str) -> TaskDocument | None:
     if path:
         context.problem("is missing", top, f"{path}.kind", KINDS)
         return None
@@ -181,7 +180,7 @@ def identity(each: Document, home: str | None = None) -> tuple[str, str | None, 
     return "workload", group or home, task.spec.name or "", (task.where("name"), task.field("name"))
 
 
-def _list_metadata(context: PlacedContext, node: Node, path: str) -> None:
+def _list_metadata(context: ReadContext, node: Node, path: str) -> None:
     read_fields(context, node, path, LIST_METADATA)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
 from penstock.dialects.yaml import PROBLEMS_SHOWN, Items, Node, Pairs, Scalar, is_null, place
@@ -14,11 +15,18 @@ from penstock.domain.paths import NotAMountPath
 from penstock.domain.quantities import NotAQuantity
 from penstock.errors import Problem
 
-WHOLE = re.compile(r"0|[1-9][0-9]{0,9}\Z")
-TRUE = frozenset({"true", "yes", "on"})
-FALSE = frozenset({"false", "no", "off"})
-T = TypeVar("T")
+WHOLE = re.compile(r"0|-?[1-9][0-9]{0,9}\Z")
 ROUND = re.compile(r"0*([0-9]{1,9})\.0+\Z")
+T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
+Place = tuple[str | None, str]
+"""A place in the text, and the full name of the field there."""
+
+
+def nearest(places: Mapping[tuple[str, ...], Place], keys: tuple[str, ...]) -> Place | None:
+    """Return the place of a key, or of the nearest above it."""
+    ways = (keys[:length] for length in range(len(keys), -1, -1))
+    return next((places[way] for way in ways if way in places), None)
 
 
 @dataclass(slots=True)
@@ -26,9 +34,14 @@ class ReadContext:
     source: str
     problems: list[Problem] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    places: dict[tuple[str, ...], Place] = field(default_factory=dict)
+    """Where the text says what a key of a task would say, for problems found beyond the text."""
 
     def where(self, node: Node) -> str | None:
         return place(self.source, node.mark)
+
+    def says(self, node: Node, path: str, *keys: str) -> None:
+        self.places[keys] = (self.where(node), path)
 
     def problem(self, message: str, node: Node, path: str, hint: str | None = None) -> None:
         self.problems.append(Problem(message, where=self.where(node), field=path, hint=hint))
@@ -45,32 +58,10 @@ class ReadContext:
         self.problem(f"must be a text, not {kind_of(node)}", node, path, hint)
         return None
 
-    def whole(self, node: Node, path: str, low: int, high: int) -> int | None:
-        """Return a whole number, written with or without quotes."""
-        text = self.text(node, path)
-        if text is None:
-            return None
-        if WHOLE.fullmatch(text) and low <= int(text) <= high:
-            return int(text)
-        found = ROUND.match(text)
-        hint = f"write {int(found[1])}" if found and low <= int(found[1]) <= high else None
-        self.problem(f"must be a whole number from {low} to {high:,}, not '{shorten(text)}'", node, path, hint)
-        return None
-
-    def flag(self, node: Node, path: str) -> bool | None:
-        """Return a boolean, written in any of YAML's words."""
-        text = self.text(node, path, "true or false")
-        if text is None:
-            return None
-        if text.lower() in TRUE or text.lower() in FALSE:
-            return text.lower() in TRUE
-        self.problem(f"must be true or false, not '{shorten(text)}'", node, path)
-        return None
-
     def require(self, node: Node, path: str, key: str, hint: str | None = None) -> None:
         """Note a problem if the mapping does not say this key."""
         if lacks(node, key):
-            self.problem("is missing", node, f"{path}.{key}", hint)
+            self.problem("is missing", node, below(path, key), hint)
 
     def too_many(self, entries: Sized, limit: int, node: Node, path: str) -> bool:
         if len(entries) > limit:
@@ -88,22 +79,11 @@ def kind_of(node: Node) -> str:
     return {Pairs: "a mapping", Items: "a list", Scalar: "a single text"}[type(node)]
 
 
+ReaderOf = Callable[[ReadContext, Node, str], T | None]
+"""Reads one field's value; None if it is not set, or if a problem was noted."""
+Reader = ReaderOf[Any]
 Refusal = tuple[str, str | None]
 """Why a field is not supported, and what to do instead."""
-
-
-@dataclass(slots=True)
-class PlacedContext(ReadContext):
-    """A context that also remembers where the text says what a key of a task would say."""
-
-    places: dict[tuple[str, ...], tuple[str | None, str]] = field(default_factory=dict)
-
-    def says(self, node: Node, path: str, *keys: str) -> None:
-        self.places[keys] = (self.where(node), path)
-
-
-Reader = Callable[[PlacedContext, Node, str], Any]
-"""Reads one field's value; None if it is not set, or if a problem was noted."""
 
 
 class FieldRules(NamedTuple):
@@ -111,9 +91,11 @@ class FieldRules(NamedTuple):
     refused: Mapping[str, Refusal] = {}
     plain: Mapping[str, Collection[str]] = {}
     """Refused fields that may be set to what is true anyway."""
+    required: Mapping[str, str | None] = {}
+    """Fields that must be there, and what one might look like."""
 
 
-def read_fields(context: PlacedContext, node: Node, path: str, shape: FieldRules) -> dict[str, Any]:
+def read_fields(context: ReadContext, node: Node, path: str, shape: FieldRules) -> dict[str, Any]:
     """Return the values of the fields that are set; null is not set."""
     said = {}
     for key, value in mapping(context, node, path):
@@ -122,13 +104,19 @@ def read_fields(context: PlacedContext, node: Node, path: str, shape: FieldRules
             if not is_null(value) and (read := shape.readers[name](context, value, here)) is not None:
                 said[name] = read
         elif not _says_nothing(name, value, shape):
-            why, hint = shape.refused.get(name) or _unknown(name, shape, len(context.problems))
+            why, hint = shape.refused.get(name) or _unknown(name, shape, context)
             context.problem(f"is not supported: {why}", key, here, hint)
+    for name, example in shape.required.items():
+        context.require(node, path, name, example)
     return said
 
 
-def fields_of(context: PlacedContext, said: Mapping[str, Any], name: str, shape: FieldRules) -> dict[str, Any]:
-    """Return the fields inside one that was read as it is; none if it is not set."""
+def fields(shape: FieldRules) -> ReaderOf[dict[str, Any]]:
+    """Make a reader of a mapping with these fields."""
+    return lambda context, node, path: read_fields(context, node, path, shape)
+
+
+def fields_of(context: ReadContext, said: Mapping[str, Any], name: str, shape: FieldRules) -> dict[str, Any]:
     if name not in said:
         return {}
     node, path = said[name]
@@ -143,12 +131,17 @@ def _says_nothing(name: str, value: Node, shape: FieldRules) -> bool:
     return isinstance(value, Scalar) and value.text in shape.plain.get(name, ())
 
 
-def _unknown(name: str, shape: FieldRules, problems: int) -> Refusal:
-    # The search for the nearest is dear; nobody reads its result beyond the problems shown.
-    near = get_close_matches(name[:60], shape.readers, n=1, cutoff=0.7) if problems < PROBLEMS_SHOWN else []
-    if near:
-        return f"no field of that name is known; did you mean '{near[0]}'?", None
+def _unknown(name: str, shape: FieldRules, context: ReadContext) -> Refusal:
+    if near := nearest_word(context, name, shape.readers, 0.7):
+        return f"no field of that name is known; did you mean '{near}'?", None
     return "Penstock has nothing for it", f"remove it; supported here are {', '.join(shape.readers)}"
+
+
+def nearest_word(context: ReadContext, word: str, known: Iterable[str], cutoff: float) -> str | None:
+    # The search is dear; nobody reads its result beyond the problems shown.
+    if len(context.problems) >= PROBLEMS_SHOWN:
+        return None
+    return next(iter(get_close_matches(word[:60], list(known), n=1, cutoff=cutoff)), None)
 
 
 def mapping(context: ReadContext, node: Node, path: str) -> list[tuple[Scalar, Node]]:
@@ -166,9 +159,22 @@ def lacks(node: Node, name: str) -> bool:
 def sequence(context: ReadContext, node: Node, path: str) -> list[tuple[Node, str]]:
     """Return the items, each with its path."""
     if type(node) is Items:
-        return [(item, f"{path}[{number}]") for number, item in enumerate(node.items)]
+        return one_or_more(node, path)
     context.problem(f"must be a list, not {kind_of(node)}", node, path)
     return []
+
+
+def one_or_more(node: Node, path: str) -> list[tuple[Node, str]]:
+    """Return the items of a list, each with its path, or what stands in the place of a list of one."""
+    if type(node) is Items:
+        return [(item, f"{path}[{number}]") for number, item in enumerate(node.items)]
+    return [(node, path)]
+
+
+def each_once(context: ReadContext, items: Iterable[tuple[Node, str]], read: ReaderOf[T]) -> tuple[T, ...]:
+    """Return what the items are read as, without those that are wrong or say the same again."""
+    found = (read(context, item, here) for item, here in items)
+    return tuple(dict.fromkeys(each for each in found if each is not None))
 
 
 def below(path: str, name: str) -> str:
@@ -179,60 +185,113 @@ def below(path: str, name: str) -> str:
     return f"{path}.{shown}" if path else shown
 
 
-def as_it_is(context: PlacedContext, node: Node, path: str) -> tuple[Node, str]:
+# readers of one field
+
+
+def as_it_is(context: ReadContext, node: Node, path: str) -> tuple[Node, str]:
     """Return the node and its path, for a field that is read together with others."""
     return node, path
-
-
-def parsed(
-    context: ReadContext, node: Node, path: str, parse: Callable[[str], T], example: str | None = None
-) -> T | None:
-    """Return a text as `parse` understands it; note a problem if it cannot."""
-    found = context.text(node, path, example)
-    if found is None:
-        return None
-    try:
-        return parse(found)
-    except (NotAQuantity, NotAMountPath) as error:
-        context.problem(str(error), node, path, error.hint)
-        return None
-
-
-def matching(
-    context: ReadContext,
-    node: Node,
-    path: str,
-    is_right: Callable[[str], object],
-    message: str,
-    hint: str | None = None,
-) -> str | None:
-    """Return a text that is right; of another one, `message` says what it is not."""
-    found = context.text(node, path, hint)
-    if found is None or is_right(found):
-        return found
-    context.problem(f"'{shorten(found)}' {message}", node, path, hint)
-    return None
 
 
 def text(context: ReadContext, node: Node, path: str) -> str | None:
     return context.text(node, path)
 
 
-def flag(context: ReadContext, node: Node, path: str) -> bool | None:
-    return context.flag(node, path)
+def parsed(parse: Callable[[str], T], example: str | None = None) -> ReaderOf[T]:
+    """Make a reader of a text as `parse` understands it."""
 
-
-def whole(low: int, high: int) -> Callable[[ReadContext, Node, str], int | None]:
-    def read(context: ReadContext, node: Node, path: str) -> int | None:
-        return context.whole(node, path, low, high)
+    def read(context: ReadContext, node: Node, path: str) -> T | None:
+        found = context.text(node, path, example)
+        if found is None:
+            return None
+        try:
+            return parse(found)
+        except (NotAQuantity, NotAMountPath) as error:
+            context.problem(str(error), node, path, error.hint)
+            return None
 
     return read
 
 
-def placed(reader: Reader, *keys: str) -> Reader:
+def matching(is_right: Callable[[str], object], message: str, hint: str | None = None) -> ReaderOf[str]:
+    """Make a reader of a text that is right; of another one, `message` says what it is not."""
+
+    def read(context: ReadContext, node: Node, path: str) -> str | None:
+        found = context.text(node, path, hint)
+        if found is None or is_right(found):
+            return found
+        context.problem(f"'{shorten(found)}' {message}", node, path, hint)
+        return None
+
+    return read
+
+
+def one_of(known: Mapping[str, T], hint: str | None = None) -> ReaderOf[T]:
+    """Make a reader of one of a few words, in any case."""
+
+    def read(context: ReadContext, node: Node, path: str) -> T | None:
+        found = context.text(node, path, hint or " or ".join(known))
+        if found is None:
+            return None
+        if found not in known and found.lower() not in known:
+            context.problem(f"must be {' or '.join(known)}, not '{shorten(found)}'", node, path, hint)
+            return None
+        return known[found if found in known else found.lower()]
+
+    return read
+
+
+def member(known: type[E], what: str) -> ReaderOf[E]:
+    """Make a reader of one of an enumeration's words."""
+
+    def read(context: ReadContext, node: Node, path: str) -> E | None:
+        found = context.text(node, path)
+        if found is None or found in known.__members__:
+            return None if found is None else known(found)
+        near = next((f"did you mean {each}?" for each in known if each.lower() == found.lower()), None)
+        context.problem(f"'{shorten(found)}' is not {what}", node, path, near or f"one of {', '.join(known)}")
+        return None
+
+    return read
+
+
+def flag(context: ReadContext, node: Node, path: str) -> bool | None:
+    found = context.text(node, path, "true or false")
+    if found is None or found.lower() in FLAGS:
+        return None if found is None else FLAGS[found.lower()]
+    context.problem(f"must be true or false, not '{shorten(found)}'", node, path)
+    return None
+
+
+FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+def whole(low: int, high: int) -> ReaderOf[int]:
+    """Make a reader of a whole number, written with or without quotes."""
+
+    def read(context: ReadContext, node: Node, path: str) -> int | None:
+        found = context.text(node, path)
+        if found is None:
+            return None
+        if WHOLE.fullmatch(found) and low <= int(found) <= high:
+            return int(found)
+        even = ROUND.match(found)
+        hint = f"write {int(even[1])}" if even and low <= int(even[1]) <= high else None
+        context.problem(f"must be a whole number from {low:,} to {high:,}, not '{shorten(found)}'", node, path, hint)
+        return None
+
+    return read
+
+
+def or_zero(reader: ReaderOf[int]) -> ReaderOf[int]:
+    """Make a reader of an amount that may be nothing at all."""
+    return lambda context, node, path: 0 if type(node) is Scalar and node.text == "0" else reader(context, node, path)
+
+
+def placed(reader: ReaderOf[T], *keys: str) -> ReaderOf[T]:
     """Make a reader that remembers the place under a task's keys, for problems found beyond the text."""
 
-    def read(context: PlacedContext, node: Node, path: str) -> Any:
+    def read(context: ReadContext, node: Node, path: str) -> T | None:
         context.says(node, path, *keys)
         return reader(context, node, path)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -87,31 +87,23 @@ EXAMPLE = "a task is at least 'run: echo hello'"
 SPLIT = "split it into several files"
 
 
-class TextPosition(Protocol):
-    """A place in the text, counted from 0."""
-
-    index: int
-    line: int
-    column: int
-
-
 @dataclass(slots=True)
 class Scalar:
     text: str
     quoted: bool
-    mark: TextPosition | None = None
+    mark: yaml.Mark | None = None
 
 
 @dataclass(slots=True)
 class Pairs:
     items: list[tuple[Scalar, Node]]
-    mark: TextPosition | None = None
+    mark: yaml.Mark | None = None
 
 
 @dataclass(slots=True)
 class Items:
     items: list[Node]
-    mark: TextPosition | None = None
+    mark: yaml.Mark | None = None
 
 
 Node = Scalar | Pairs | Items
@@ -122,7 +114,6 @@ def is_null(node: Node) -> bool:
 
 
 def invalid(source: str, problems: list[Problem]) -> Invalid:
-    """Make one error of all problems."""
     count = "1 problem" if len(problems) == 1 else f"{len(problems):,} problems"
     return Invalid(f"{shorten(source, 200)} has {count}.", problems=in_order(problems))
 
@@ -140,14 +131,12 @@ def _order(problem: Problem) -> tuple[int, ...]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def place(source: str, mark: TextPosition | None) -> str | None:
+def place(source: str, mark: yaml.Mark | None) -> str | None:
     """Write a place: `train.yaml:7:3`, counted from 1 as editors do."""
     return f"{shorten(source, 200)}:{mark.line + 1}:{mark.column + 1}" if mark else None
 
 
 class YamlDocuments(NamedTuple):
-    """The documents of a text of several documents."""
-
     tops: list[Pairs]
     problems: list[Problem]
     doubtful: set[str]
@@ -158,7 +147,8 @@ def read_mapping(text: str | bytes, source: str) -> tuple[Pairs, list[Problem]]:
     """Read the one mapping in a YAML text, and the problems that do not stop the parser; raise Invalid for others."""
     composer = YamlComposer(_decoded(text, source, SIZE_LIMIT), source)
     try:
-        node = composer.document()
+        if (node := composer.following()) is not None:
+            composer.refuse_another()
     except (yaml.YAMLError, _UnreadableError) as error:
         composer.note(error)
         raise invalid(source, composer.problems) from None
@@ -251,16 +241,6 @@ class YamlComposer:
         self._next: Callable[[], Any] = yaml.CBaseLoader("\n" * line + self.text[at:]).get_event
         self._next()
 
-    def document(self) -> Node | None:
-        if type(self._next()) is yaml.StreamEndEvent:
-            return None
-        node = self._node(self._next(), 0)
-        self._next()
-        event = self._next()
-        if type(event) is not yaml.StreamEndEvent:
-            raise self._stop("a second document begins here; a file has one", event.start_mark, SEVERAL)
-        return node
-
     def following(self) -> Node | None:
         """Return the next of several documents; None at the end."""
         event = self._next()
@@ -278,6 +258,11 @@ class YamlComposer:
         if end.index + self._shift - self._at > SIZE_LIMIT:
             self._problem(f"this document is larger than {SIZE_LIMIT // MIB} MiB", event.start_mark)
         return node
+
+    def refuse_another(self) -> None:
+        event = self._next()
+        if type(event) is not yaml.StreamEndEvent:
+            raise self._stop("a second document begins here; a file has one", event.start_mark, SEVERAL)
 
     def note(self, error: yaml.YAMLError | _UnreadableError) -> None:
         if isinstance(error, yaml.YAMLError):
@@ -318,7 +303,7 @@ class YamlComposer:
 
     def _pairs(self, depth: int) -> list[tuple[Scalar, Node]]:
         pairs: list[tuple[Scalar, Node]] = []
-        seen: dict[str, TextPosition] = {}
+        seen: dict[str, yaml.Mark] = {}
         following = self._next
         while type(event := following()) is not yaml.MappingEndEvent:
             key = self._node(event, depth)
@@ -353,7 +338,7 @@ class YamlComposer:
         self._add(size, event.start_mark)
         return node
 
-    def _add(self, nodes: int, mark: TextPosition) -> None:
+    def _add(self, nodes: int, mark: yaml.Mark) -> None:
         self._count += nodes
         if self._count > NODES_LIMIT:
             hint = "write the items of a list as documents, with '---' between them"
@@ -363,10 +348,10 @@ class YamlComposer:
         if event.tag != "!" and event.tag not in CORE_TAGS:
             self._problem(f"the tag '{shorten(event.tag)}' means nothing here", event.start_mark, "leave it out")
 
-    def _problem(self, message: str, mark: TextPosition, hint: str | None = None) -> None:
+    def _problem(self, message: str, mark: yaml.Mark, hint: str | None = None) -> None:
         self.problems.append(Problem(message, where=place(self.source, mark), hint=hint))
 
-    def _stop(self, message: str, mark: TextPosition, hint: str | None = None) -> _UnreadableError:
+    def _stop(self, message: str, mark: yaml.Mark, hint: str | None = None) -> _UnreadableError:
         self._problem(message, mark, hint)
         return _UnreadableError()
 

@@ -184,7 +184,6 @@ class Rights:
         return right in self.personal or bool(self.where(verb, kind))
 
     def where(self, verb: Verb, kind: Kind) -> tuple[str, ...]:
-        """Return the groups of theirs in which they may."""
         right = verb, kind
         known = self._where.get(right)
         if known is None:

@@ -89,44 +89,21 @@ ENDED = frozenset({_S.EXITED, _S.CRASHED, _S.STOPPED, _S.UNKNOWN, _S.STUCK, _S.D
 _ANY_END = ENDED - {_S.DELETED, _S.EXITED}
 WAITING = frozenset({_S.INSERTED, _S.DENIED, _S.QUEUED})
 
-_ON_THE_WAY = frozenset(
-    {
-        _S.ASSIGNED,
-        _S.PULLING,
-        _S.REQUESTED_PULLING,
-        _S.LAUNCHING,
-        _S.REQUESTED_LAUNCH,
-        _S.LAUNCHED,
-        _S.QUEUED,
-        _S.DENIED,
-    }
-)
+_BEFORE_RUNNING = frozenset(State) - {_S.INSERTED, _S.DELETED}
 """A cluster places, pulls and starts in an order of its own, and may take a place back."""
-_BEFORE_RUNNING = _ON_THE_WAY | {_S.RUNNING, _S.REQUESTED_CANCEL, _S.EXITED} | _ANY_END
+_ON_THE_WAY = {_S.ASSIGNED, _S.PULLING, _S.REQUESTED_PULLING, _S.LAUNCHING, _S.REQUESTED_LAUNCH, _S.LAUNCHED}
 
 MOVES: dict[State, frozenset[State]] = {
-    _S.INSERTED: _BEFORE_RUNNING,
-    _S.DENIED: _BEFORE_RUNNING,
-    _S.QUEUED: _BEFORE_RUNNING,
-    _S.ASSIGNED: _BEFORE_RUNNING,
-    _S.PULLING: _BEFORE_RUNNING,
-    _S.REQUESTED_PULLING: _BEFORE_RUNNING,
-    _S.LAUNCHING: _BEFORE_RUNNING,
-    _S.REQUESTED_LAUNCH: _BEFORE_RUNNING,
-    _S.LAUNCHED: _BEFORE_RUNNING,
+    **dict.fromkeys(WAITING | _ON_THE_WAY, _BEFORE_RUNNING),
     _S.RUNNING: frozenset({_S.QUEUED, _S.REQUESTED_CANCEL, _S.EXITED}) | _ANY_END,
     _S.REQUESTED_CANCEL: frozenset({_S.EXITED}) | _ANY_END,
     _S.UNKNOWN: _BEFORE_RUNNING | {_S.DELETED},
-    _S.EXITED: frozenset({_S.QUEUED, _S.DELETED}),
-    _S.CRASHED: frozenset({_S.QUEUED, _S.DELETED}),
-    _S.STOPPED: frozenset({_S.QUEUED, _S.DELETED}),
-    _S.STUCK: frozenset({_S.QUEUED, _S.DELETED}),
+    **dict.fromkeys((_S.EXITED, _S.CRASHED, _S.STOPPED, _S.STUCK), frozenset({_S.QUEUED, _S.DELETED})),
     _S.DELETED: frozenset(),
 }
 
 SHORT: dict[State, str] = (
-    dict.fromkeys(WAITING | {_S.ASSIGNED, _S.PULLING, _S.REQUESTED_PULLING}, "pending")
-    | dict.fromkeys((_S.LAUNCHING, _S.REQUESTED_LAUNCH, _S.LAUNCHED), "pending")
+    dict.fromkeys(WAITING | _ON_THE_WAY, "pending")
     | dict.fromkeys((_S.RUNNING, _S.REQUESTED_CANCEL), "running")
     | {_S.EXITED: "completed", _S.CRASHED: "failed", _S.STUCK: "failed"}
     | {_S.STOPPED: "stopped", _S.UNKNOWN: "unknown", _S.DELETED: "deleted"}

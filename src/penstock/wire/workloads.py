@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TypeVar
 
+from penstock.domain.attempts import latest
 from penstock.domain.model import Model, Time
-from penstock.domain.outcome import latest
 from penstock.domain.scheduling.obstacles import Obstacle
 from penstock.domain.states import State
 from penstock.domain.summaries import WorkloadSummary

@@ -6,12 +6,37 @@ import re
 import shlex
 from typing import Any
 
-from penstock.dialects.reader import FieldRules, PlacedContext, Refusal, as_it_is, kind_of, read_fields, sequence, whole
-from penstock.dialects.task.program import LARGEST, PORTS_LIMIT, PROTOCOLS, SCRIPT_LIMIT, TOO_LONG, arguments, port
+from penstock.dialects.reader import (
+    FieldRules,
+    ReadContext,
+    Refusal,
+    as_it_is,
+    fields,
+    kind_of,
+    lacks,
+    matching,
+    one_of,
+    one_or_more,
+    placed,
+    read_fields,
+    sequence,
+    text,
+    whole,
+)
+from penstock.dialects.task.program import (
+    LARGEST,
+    PORTS_LIMIT,
+    PROTOCOLS,
+    SCRIPT_LIMIT,
+    TOO_LONG,
+    arguments,
+    envs,
+    port,
+)
 from penstock.dialects.task.resources import IMAGE
 from penstock.dialects.task.selectors import read_labels
 from penstock.dialects.yaml import Items, Node, Pairs, Scalar, is_null
-from penstock.domain.environment import ENTRIES_LIMIT, is_ours, name_problem, total_problem, value_problem
+from penstock.domain.environment import is_ours, total_problem
 from penstock.domain.names import shorten
 from penstock.domain.secrets import KEPT_OR_NEW, MASK, NOT_A_VALUE
 from penstock.domain.workloads import Port
@@ -22,43 +47,42 @@ Found = list[tuple[Node, str, Port]]
 PUBLISHED: Refusal = ("no port is published on a host", "remove it; penstock port-forward reaches the workload")
 
 
-def ports(context: PlacedContext, node: Node, path: str) -> Found:
-    """Read ports such as `8888/tcp`, as keys, as a `name` or as items; Docker's values for them must be empty."""
-    context.says(node, path, "ports")
+def ports(context: ReadContext, node: Node, path: str) -> Found:
+    """Read ports such as `8888/tcp`, as keys or as items, each of which may be `{port, protocol}` or PWM's `{name:
+    8888/tcp}`; Docker's values for them must be empty."""
     entries: list[tuple[Node, str]] = []
-    if isinstance(node, Scalar):
-        entries = [(node, path)]
-    elif isinstance(node, Pairs):
+    if isinstance(node, Pairs):
         for key, value in node.items:
             here = f"{path}.{shorten(key.text)}"
             _refuse_value(context, value, here)
             entries.append((key, here))
     else:
-        entries = [(_named(context, item, here), here) for item, here in sequence(context, node, path)]
+        entries = one_or_more(node, path)
     if context.too_many(entries, PORTS_LIMIT, node, path):
         return []
-    read = [(item, here, port(context, item, here)) for item, here in entries]
+    read = [(item, here, _port(context, item, here)) for item, here in entries]
     return [(item, here, found) for item, here, found in read if found]
 
 
-def _named(context: PlacedContext, node: Node, path: str) -> Node:
-    """Return the port of an item, which may be `{name: 8888/tcp, value: {}}`."""
+def _port(context: ReadContext, node: Node, path: str) -> Port | None:
     if not isinstance(node, Pairs):
-        return node
+        return port(context, node, path)
+    if lacks(node, "name"):
+        said = read_fields(context, node, path, PORT)
+        return Port(port=said["port"], protocol=said.get("protocol", "tcp")) if "port" in said else None
     said = read_fields(context, node, path, NAMED)
     if "value" in said:
         _refuse_value(context, *said["value"])
-    found: Node = said.get("name") or Scalar("", quoted=True, mark=node.mark)
-    return found
+    return port(context, said["name"], path) if "name" in said else None
 
 
-def _refuse_value(context: PlacedContext, node: Node, path: str) -> None:
+def _refuse_value(context: ReadContext, node: Node, path: str) -> None:
     empty = is_null(node) or not (node.text if isinstance(node, Scalar) else node.items)
     if not empty:
         context.problem(f"is not supported: {PUBLISHED[0]}", node, path, PUBLISHED[1])
 
 
-def name_of_pair(context: PlacedContext, node: Node, path: str) -> Scalar | None:
+def name_of_pair(context: ReadContext, node: Node, path: str) -> Scalar | None:
     if isinstance(node, Scalar):
         return node
     context.text(node, path)
@@ -66,49 +90,16 @@ def name_of_pair(context: PlacedContext, node: Node, path: str) -> Scalar | None
 
 
 NAMED = FieldRules({"name": name_of_pair, "value": as_it_is})
+VARIABLE = NAMED._replace(required={"name": None, "value": "write 'value: \"\"' for an empty one"})
 
 
-# network
-
-
-def network(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
-    """Read `network`: its ports, and its name as written."""
-    return read_fields(context, node, path, NETWORK)
-
-
-def _listed(context: PlacedContext, node: Node, path: str) -> Found:
-    """Read PWM's `{port, protocol}` items, or anything that `config.ports` accepts."""
-    context.says(node, path, "ports")
-    items = sequence(context, node, path)
-    if context.too_many(items, PORTS_LIMIT, node, path):
-        return []
-    found: Found = []
-    for item, here in items:
-        one = _one(context, item, here) if isinstance(item, Pairs) else port(context, item, here)
-        if one:
-            found.append((item, here, one))
-    return found
-
-
-def _one(context: PlacedContext, node: Node, path: str) -> Port | None:
-    said = read_fields(context, node, path, PORT)
-    context.require(node, path, "port", "for example 'port: 8888'")
-    return Port(port=said["port"], protocol=said.get("protocol", "tcp")) if "port" in said else None
-
-
-_number = whole(1, LARGEST)
-
-
-def _protocol(context: PlacedContext, node: Node, path: str) -> str | None:
-    text = context.text(node, path)
-    if text is None or text.lower() in PROTOCOLS:
-        return text and text.lower()
-    context.problem(f"must be {' or '.join(PROTOCOLS)}, not '{shorten(text)}'", node, path)
-    return None
-
-
-PORT = FieldRules({"port": _number, "protocol": _protocol}, {"hostPort": PUBLISHED})
-NETWORK = FieldRules({"name": as_it_is, "ports": _listed})
+PORT = FieldRules(
+    {"port": whole(1, LARGEST), "protocol": one_of({each: each for each in PROTOCOLS})},
+    {"hostPort": PUBLISHED},
+    required={"port": "for example 'port: 8888'"},
+)
+NETWORK = FieldRules({"name": as_it_is, "ports": placed(ports, "ports")})
+network = fields(NETWORK)
 
 
 REGISTRY = re.compile(
@@ -121,13 +112,12 @@ EXAMPLE = "for example 'cmd: python train.py'"
 # image
 
 
-def image(context: PlacedContext, node: Node, path: str) -> str | None:
+def image(context: ReadContext, node: Node, path: str) -> str | None:
     if isinstance(node, Scalar):
         hint = f"write 'image: {{image: {shorten(node.text)}}}'"
         context.problem(f"must be a mapping, not {kind_of(node)}", node, path, hint)
         return None
     said = read_fields(context, node, path, IMAGE_SHAPE)
-    context.require(node, path, "image", "for example 'image: ubuntu'")
     name, registry = said.get("image"), said.get("registry")
     whole = f"{registry}/{name}" if name and registry else name
     if whole is not None and not IMAGE.match(whole):
@@ -137,33 +127,26 @@ def image(context: PlacedContext, node: Node, path: str) -> str | None:
     return whole
 
 
-def _image(context: PlacedContext, node: Node, path: str) -> str | None:
-    name = context.text(node, path)
-    if name is None:
-        return None
-    context.says(node, path, "resources", "image_id")
-    return name
+def _registry(context: ReadContext, node: Node, path: str) -> str | None:
+    name = _host_and_port(context, node, path)
+    return name and name.rstrip("/")
 
 
-def _registry(context: PlacedContext, node: Node, path: str) -> str | None:
-    name = context.text(node, path)
-    if name is None:
-        return None
-    if not REGISTRY.match(name.rstrip("/")):
-        hint = "for example registry.example.com:5000"
-        context.problem(f"'{shorten(name)}' is not a registry: a host, and its port", node, path, hint)
-        return None
-    return name.rstrip("/")
-
-
-IMAGE_SHAPE = FieldRules({"image": _image, "registry": _registry})
+_host_and_port = matching(
+    lambda name: REGISTRY.match(name.rstrip("/")),
+    "is not a registry: a host, and its port",
+    "for example registry.example.com:5000",
+)
+IMAGE_SHAPE = FieldRules(
+    {"image": placed(text, "resources", "image_id"), "registry": _registry},
+    required={"image": "for example 'image: ubuntu'"},
+)
 
 
 # config
 
 
-def config(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
-    """Return the fields of a Spec that `config` sets."""
+def config(context: ReadContext, node: Node, path: str) -> dict[str, Any]:
     said = read_fields(context, node, path, CONFIG)
     found = {key: said[name] for name, key in MEANS.items() if name in said}
     if "secrets" in said:
@@ -172,9 +155,8 @@ def config(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
     return found | {"ports": [*said.get("exposedPorts", ()), *said.get("ports", ())]}
 
 
-def _cmd(context: PlacedContext, node: Node, path: str) -> tuple[str, ...] | None:
+def _cmd(context: ReadContext, node: Node, path: str) -> tuple[str, ...] | None:
     """Split a text as a shell would; nothing else of a shell happens to it."""
-    context.says(node, path, "run")
     if isinstance(node, Items):
         return arguments(context, node, path, EXAMPLE)
     line = context.text(node, path, EXAMPLE)
@@ -194,20 +176,20 @@ def _cmd(context: PlacedContext, node: Node, path: str) -> tuple[str, ...] | Non
     return arguments(context, Items([Scalar(word, quoted=True, mark=node.mark) for word in words]), path, EXAMPLE)
 
 
-def _start_mode(context: PlacedContext, node: Node, path: str) -> bool | None:
+def _start_mode(context: ReadContext, node: Node, path: str) -> bool | None:
     """Tell whether the letters, as of `docker run`, ask for a terminal; a workload is detached anyway."""
-    context.says(node, path, "terminal")
-    letters = context.text(node, path, "-itd")
-    if letters is None:
-        return None
-    if not START_MODE.match(letters):
-        message = f"'{shorten(letters)}' is not a start mode: the letters i and t for a terminal, and d"
-        context.problem(message, node, path, "-itd, or -d for no terminal")
-        return None
-    return "i" in letters or "t" in letters
+    letters = _letters(context, node, path)
+    return None if letters is None else "i" in letters or "t" in letters
 
 
-def _with_secrets(context: PlacedContext, said: dict[str, Any], node: Node, path: str) -> dict[str, str]:
+_letters = matching(
+    START_MODE.match,
+    "is not a start mode: the letters i and t for a terminal, and d",
+    "-itd, or -d for no terminal",
+)
+
+
+def _with_secrets(context: ReadContext, said: dict[str, Any], node: Node, path: str) -> dict[str, str]:
     plain, hidden = said.get("env", {}), said["secrets"]
     for name in plain.keys() & hidden.keys():
         context.problem("is in 'env' too; say it once", node, f"{path}.secrets.{shorten(name)}")
@@ -216,60 +198,41 @@ def _with_secrets(context: PlacedContext, said: dict[str, Any], node: Node, path
     return found
 
 
-def _env(context: PlacedContext, node: Node, path: str) -> dict[str, str]:
-    context.says(node, path, "envs")
-    return _variables(context, _few_pairs(context, node, path), node, path)
-
-
-def _secrets(context: PlacedContext, node: Node, path: str) -> dict[str, str | None]:
-    """Return values by name; None is a value that is kept elsewhere."""
-    context.says(node, path, "secrets")
-    pairs = _few_pairs(context, node, path)
-    for name, value in pairs:
-        here = f"{path}.{shorten(name.text)}"
-        context.says(name, here, "secrets", name.text)
-        if isinstance(value, Scalar) and value.text == MASK:
-            context.problem(NOT_A_VALUE, value, here, KEPT_OR_NEW)
-    kept: dict[str, str | None] = {name.text: None for name, value in pairs if is_null(value)}
-    for name, _ in pairs:
-        if name.text in kept:
-            context.found(name_problem(name.text, field=f"{path}.{shorten(name.text)}", where=context.where(name)))
-    return _variables(context, [pair for pair in pairs if pair[0].text not in kept], node, path) | kept
-
-
-def _few_pairs(context: PlacedContext, node: Node, path: str) -> list[tuple[Scalar, Node]]:
-    pairs = _pairs(context, node, path)
-    if len(pairs) <= ENTRIES_LIMIT:
-        return pairs
-    context.problem(f"has {len(pairs):,} entries; {ENTRIES_LIMIT:,} at most", node, path)
-    return []
-
-
-def _variables(context: PlacedContext, pairs: list[tuple[Scalar, Node]], node: Node, path: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in pairs:
-        here = f"{path}.{shorten(name.text)}"
+def _env(context: ReadContext, node: Node, path: str) -> dict[str, str]:
+    said = _variables(context, node, path)
+    for name, value in said.items():
         if is_null(value):
-            context.problem("has no value", value, here, f'write {shorten(name.text)}: ""')
-            continue
-        content = context.text(value, here)
-        wrong = name_problem(name.text, field=here, where=context.where(name))
-        if content is not None and not context.found(wrong):
-            context.found(value_problem(name.text, content, field=here, where=context.where(value)))
-            found[name.text] = content
-    context.found(total_problem(found, field=path, where=context.where(node)))
-    ours = ", ".join(filter(is_ours, found))
+            context.problem("has no value", value, f"{path}.{shorten(name)}", f'write {shorten(name)}: ""')
+    return {name: value.text for name, value in said.items()}
+
+
+def _secrets(context: ReadContext, node: Node, path: str) -> dict[str, str | None]:
+    """Return values by name; None is a value that is kept elsewhere."""
+    said = _variables(context, node, path)
+    for name, value in said.items():
+        here = f"{path}.{shorten(name)}"
+        context.says(value, here, "secrets", name)
+        if value.text == MASK:
+            context.problem(NOT_A_VALUE, value, here, KEPT_OR_NEW)
+    return {name: None if is_null(value) else value.text for name, value in said.items()}
+
+
+def _variables(context: ReadContext, node: Node, path: str) -> dict[str, Scalar]:
+    said = envs(context, Pairs(_pairs(context, node, path), node.mark), path)
+    context.found(
+        total_problem({name: value.text for name, value in said.items()}, field=path, where=context.where(node))
+    )
+    ours = ", ".join(filter(is_ours, said))
     if ours:
         context.notices.append(f"{path}: Penstock sets {ours} itself, in place of what is said here")
-    return found
+    return said
 
 
-def _labels(context: PlacedContext, node: Node, path: str) -> dict[str, str]:
-    context.says(node, path, "labels")
+def _labels(context: ReadContext, node: Node, path: str) -> dict[str, str]:
     return read_labels(context, _pairs(context, node, path), node, path)
 
 
-def _pairs(context: PlacedContext, node: Node, path: str) -> list[tuple[Scalar, Node]]:
+def _pairs(context: ReadContext, node: Node, path: str) -> list[tuple[Scalar, Node]]:
     """Return the pairs of a mapping, or of PWM's lists of `{name, value}` or `NAME=value`."""
     if isinstance(node, Pairs):
         return node.items
@@ -283,16 +246,14 @@ def _pairs(context: PlacedContext, node: Node, path: str) -> list[tuple[Scalar, 
     return list(found.values())
 
 
-def _pair(context: PlacedContext, item: Node, path: str) -> tuple[Scalar, Node] | None:
+def _pair(context: ReadContext, item: Node, path: str) -> tuple[Scalar, Node] | None:
     if isinstance(item, Scalar):
         name, equals, value = item.text.partition("=")
         if not equals:
             context.problem(f"'{shorten(item.text)}' has no value", item, path, "write NAME=value")
             return None
         return Scalar(name, quoted=True, mark=item.mark), Scalar(value, quoted=True, mark=item.mark)
-    said = read_fields(context, item, path, NAMED)
-    for key, hint in (("name", None), ("value", "write 'value: \"\"' for an empty one")):
-        context.require(item, path, key, hint)
+    said = read_fields(context, item, path, VARIABLE)
     return (said["name"], said["value"][0]) if "name" in said and "value" in said else None
 
 
@@ -311,13 +272,13 @@ CONFIG_REFUSED: dict[str, Refusal] = {
 }
 CONFIG = FieldRules(
     {
-        "cmd": _cmd,
-        "startMode": _start_mode,
-        "env": _env,
-        "secrets": _secrets,
-        "labels": _labels,
-        "exposedPorts": ports,
-        "ports": ports,
+        "cmd": placed(_cmd, "run"),
+        "startMode": placed(_start_mode, "terminal"),
+        "env": placed(_env, "envs"),
+        "secrets": placed(_secrets, "secrets"),
+        "labels": placed(_labels, "labels"),
+        "exposedPorts": placed(ports, "ports"),
+        "ports": placed(ports, "ports"),
     },
     CONFIG_REFUSED,
     {"privileged": {"false"}},

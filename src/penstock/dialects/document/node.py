@@ -6,12 +6,23 @@ import re
 from typing import Any
 
 from penstock.dialects.document.types import DocumentMetadata
-from penstock.dialects.reader import FieldRules, PlacedContext, flag, matching, placed, read_fields, sequence, whole
+from penstock.dialects.reader import (
+    FieldRules,
+    ReadContext,
+    each_once,
+    flag,
+    matching,
+    member,
+    one_or_more,
+    placed,
+    read_fields,
+    sequence,
+    whole,
+)
 from penstock.dialects.task.mounts import size
 from penstock.dialects.task.resources import GPUS_LIMIT, PRODUCT
 from penstock.dialects.task.selectors import node_labels
-from penstock.dialects.yaml import Items, Node, Scalar
-from penstock.domain.names import shorten
+from penstock.dialects.yaml import Node
 from penstock.domain.nodes import Allows, Gpu, Host
 
 HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])"
@@ -20,15 +31,13 @@ ADDRESS = re.compile(
     rf"unix://(?:/[A-Za-z0-9._-]+){{1,20}}\Z|ssh://(?:[A-Za-z0-9_][A-Za-z0-9._-]{{0,31}}@)?{HOST}(?::{PORT})?\Z"
     rf"|tcp://{HOST}:{PORT}\Z"
 )
-AGENT = re.compile(r"(?:https?://)?([A-Za-z0-9][A-Za-z0-9.-]{0,252})(?::[0-9]{1,5})?/?\Z")
 UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\Z")
 MINORS = 255
 EXAMPLE = "unix:///var/run/docker.sock, ssh://user@host or tcp://host:2376"
 
 
-def node_spec(context: PlacedContext, about: DocumentMetadata, top: Node, path: str) -> Host | None:
+def node_spec(context: ReadContext, about: DocumentMetadata, top: Node, path: str) -> Host | None:
     said = read_fields(context, top, path, NODE)
-    context.require(top, path, "address", f"one of {EXAMPLE}")
     gpus = _named(context, said.get("gpus", []), about.name or "")
     if context.problems or about.name is None:
         return None
@@ -43,47 +52,23 @@ def node_spec(context: PlacedContext, about: DocumentMetadata, top: Node, path: 
     )
 
 
-def _address(context: PlacedContext, top: Node, path: str) -> str | None:
-    """Read the address where Docker listens; PWM's list of addresses of its agent is refused."""
-    items = top.items if isinstance(top, Items) else [top]
-    if isinstance(top, Items) or (isinstance(top, Scalar) and _agents(top.text)):
-        first = items[0].text if items and isinstance(items[0], Scalar) else ""
-        found = AGENT.match(first)
-        host = shorten(found[1]) if found else "host"
-        message = "is one address, that of a Docker engine: there is no agent of Penstock's on a node"
-        context.problem(message, top, path, f"for example ssh://user@{host}, or tcp://{host}:2376")
-        return None
-    text = context.text(top, path, EXAMPLE)
-    if text is None:
-        return None
-    if not ADDRESS.match(text):
-        context.problem(f"'{shorten(text)}' is not an address of a Docker engine", top, path, f"one of {EXAMPLE}")
-        return None
-    return text
+_address = matching(ADDRESS.match, "is not an address of a Docker engine", f"one of {EXAMPLE}")
+"""Reads the address where Docker listens."""
+_allowed = member(Allows, "something a node takes")
 
 
-def _agents(text: str) -> bool:
-    return not text.startswith(("unix:", "ssh:", "tcp:")) and AGENT.match(text) is not None
-
-
-def _allow(context: PlacedContext, top: Node, path: str) -> tuple[Allows, ...]:
-    items = top.items if isinstance(top, Items) else [top]
-    words = [(item, context.text(item, path)) for item in items]
-    for item, word in words:
-        if word is not None and word not in Allows.__members__:
-            context.problem(
-                f"'{shorten(word)}' is not something a node takes", item, path, f"{' and '.join(Allows)} are"
-            )
+def _allow(context: ReadContext, top: Node, path: str) -> tuple[Allows, ...]:
+    items = one_or_more(top, path)
     if not items:
         context.problem("allows nothing", top, path, "'maintenance: true' lets nothing new come")
-    said = {word for _, word in words}
+    said = each_once(context, items, _allowed)
     return tuple(each for each in Allows if each in said)
 
 
 # gpus
 
 
-def _gpus(context: PlacedContext, top: Node, path: str) -> list[dict[str, Any]]:
+def _gpus(context: ReadContext, top: Node, path: str) -> list[dict[str, Any]]:
     """Return the GPUs as written; what is left out follows from their place in the list."""
     items = sequence(context, top, path)
     if context.too_many(items, GPUS_LIMIT, top, path):
@@ -91,13 +76,11 @@ def _gpus(context: PlacedContext, top: Node, path: str) -> list[dict[str, Any]]:
     found = []
     for item, here in items:
         said = read_fields(context, item, here, GPU)
-        for key, example in (("product_name", "Tesla V100"), ("memory", "16Gi")):
-            context.require(item, here, key, f"for example '{key}: {example}'")
         found.append({**said, "place": (item, here)})
     return found
 
 
-def _named(context: PlacedContext, gpus: list[dict[str, Any]], name: str) -> tuple[Gpu, ...]:
+def _named(context: ReadContext, gpus: list[dict[str, Any]], name: str) -> tuple[Gpu, ...]:
     found: list[Gpu] = []
     for number, said in enumerate(gpus):
         item, here = said["place"]
@@ -116,18 +99,12 @@ def declared_uuid(name: str, minor: int) -> str:
     return f"GPU-{name}-{minor}"
 
 
-def _product(context: PlacedContext, top: Node, path: str) -> str | None:
-    return matching(context, top, path, PRODUCT.match, "names no GPU product", "for example 'Tesla V100-SXM2-16GB'")
-
-
-_minor = whole(0, MINORS)
-
-
-def _uuid(context: PlacedContext, top: Node, path: str) -> str | None:
-    return matching(context, top, path, UUID.match, "is not a GPU's uuid", "as nvidia-smi -L shows it")
-
-
-GPU = FieldRules({"product_name": _product, "memory": size, "minor_number": _minor, "uuid": _uuid})
+_product = matching(PRODUCT.match, "names no GPU product", "for example 'Tesla V100-SXM2-16GB'")
+_uuid = matching(UUID.match, "is not a GPU's uuid", "as nvidia-smi -L shows it")
+GPU = FieldRules(
+    {"product_name": _product, "memory": size, "minor_number": whole(0, MINORS), "uuid": _uuid},
+    required={"product_name": "for example 'product_name: Tesla V100'", "memory": "for example 'memory: 16Gi'"},
+)
 NODE = FieldRules(
     {
         "address": placed(_address, "address"),
@@ -141,4 +118,5 @@ NODE = FieldRules(
         "status": ("the server wrote it", "remove it"),
         "allows": ("PWM's word is 'allow'", "write allow"),
     },
+    required={"address": f"one of {EXAMPLE}"},
 )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from penstock.dialects.document.types import DocumentMetadata
 from penstock.dialects.reader import (
     FieldRules,
-    PlacedContext,
     ReadContext,
     Refusal,
+    each_once,
+    fields,
     flag,
     mapping,
+    nearest_word,
+    one_or_more,
+    or_zero,
     placed,
     read_fields,
     sequence,
@@ -20,7 +22,7 @@ from penstock.dialects.reader import (
 from penstock.dialects.task.mounts import group, size
 from penstock.dialects.task.resources import cpus
 from penstock.dialects.task.runs import HIGHEST, duration
-from penstock.dialects.yaml import PROBLEMS_SHOWN, Items, Node, Scalar
+from penstock.dialects.yaml import Node, Scalar
 from penstock.domain.kinds import ALIASES
 from penstock.domain.names import shorten
 from penstock.domain.policy import EVERYTHING, WORDS
@@ -29,14 +31,13 @@ from penstock.domain.users import LARGEST_UID, Group, Limits, Membership, User
 LARGEST = 1_000_000
 
 
-def group_spec(context: PlacedContext, about: DocumentMetadata, node: Node | None, path: str) -> Group | None:
-    """Read a Group, which needs no spec."""
-    said = read_fields(context, node, path, GROUP) if node else {}
+def group_spec(context: ReadContext, about: DocumentMetadata, node: Node, path: str) -> Group | None:
+    said = read_fields(context, node, path, GROUP)
     defaults = said.pop("defaults", {})
     return None if context.problems or about.name is None else Group(name=about.name, **said, **defaults)
 
 
-def _limits(context: PlacedContext, node: Node, path: str) -> Limits:
+def _limits(context: ReadContext, node: Node, path: str) -> Limits:
     said = read_fields(context, node, path, LIMITS)
     return Limits(
         gpus=said.get("gpus"),
@@ -46,37 +47,17 @@ def _limits(context: PlacedContext, node: Node, path: str) -> Limits:
     )
 
 
-def _defaults(context: PlacedContext, node: Node, path: str) -> dict[str, int]:
-    return read_fields(context, node, path, DEFAULTS)
-
-
 _count = whole(0, LARGEST)
 
 
-_priority = whole(0, HIGHEST)
-
-
-def _cpus(context: ReadContext, node: Node, path: str) -> int | None:
-    return 0 if _is_none(node) else cpus(context, node, path)
-
-
-def _size(context: ReadContext, node: Node, path: str) -> int | None:
-    return 0 if _is_none(node) else size(context, node, path)
-
-
-def _is_none(node: Node) -> bool:
-    """Tell whether a limit is 0, which allows nothing at all."""
-    return isinstance(node, Scalar) and node.text == "0"
-
-
-LIMITS = FieldRules({"gpus": _count, "cpus": _cpus, "workloads": _count, "volume_size": _size})
+LIMITS = FieldRules({"gpus": _count, "cpus": or_zero(cpus), "workloads": _count, "volume_size": or_zero(size)})
 DEFAULTS = FieldRules({"max_duration": duration, "idle_timeout": duration})
 GROUP = FieldRules(
     {
         "limits": placed(_limits, "limits"),
         "limits_each": placed(_limits, "limits_each"),
-        "max_priority": _priority,
-        "defaults": _defaults,
+        "max_priority": whole(0, HIGHEST),
+        "defaults": fields(DEFAULTS),
         "stop_idle": flag,
     },
     {
@@ -95,12 +76,12 @@ VERBS = tuple(dict.fromkeys([*WORDS, "token"]))
 Policy = dict[str, tuple[str, ...]] | str
 
 
-def user_spec(context: PlacedContext, about: DocumentMetadata, node: Node, path: str) -> User | None:
+def user_spec(context: ReadContext, about: DocumentMetadata, node: Node, path: str) -> User | None:
     said = read_fields(context, node, path, USER)
     return None if context.problems or about.name is None else User(name=about.name, **said)
 
 
-def _groups(context: PlacedContext, node: Node, path: str) -> tuple[Membership, ...]:
+def _groups(context: ReadContext, node: Node, path: str) -> tuple[Membership, ...]:
     items = sequence(context, node, path)
     if context.too_many(items, GROUPS_LIMIT, node, path):
         return ()
@@ -108,8 +89,6 @@ def _groups(context: PlacedContext, node: Node, path: str) -> tuple[Membership, 
     for number, (item, here) in enumerate(items):
         context.says(item, here, "groups", str(number))
         said = read_fields(context, item, here, MEMBERSHIP)
-        for key, example in (("name", "name: vision"), ("policy", f"policy: {EVERYTHING}")):
-            context.require(item, here, key, f"for example '{example}'")
         name = said.get("name")
         if name in found:
             context.problem(f"the group '{shorten(str(name))}' appears twice", item, f"{here}.name", "say it once")
@@ -118,7 +97,7 @@ def _groups(context: PlacedContext, node: Node, path: str) -> tuple[Membership, 
     return tuple(found.values())
 
 
-def _policy(context: PlacedContext, node: Node, path: str) -> Policy:
+def _policy(context: ReadContext, node: Node, path: str) -> Policy:
     """Return the verbs for each kind, or everything."""
     if isinstance(node, Scalar):
         if node.text != EVERYTHING:
@@ -135,32 +114,28 @@ def _policy(context: PlacedContext, node: Node, path: str) -> Policy:
     return found
 
 
-def _verbs(context: PlacedContext, node: Node, path: str) -> tuple[str, ...]:
-    items = node.items if isinstance(node, Items) else [node]
-    found: dict[str, None] = {}
-    for item in items:
-        verb = context.text(item, path)
-        if verb is None:
-            continue
-        if verb not in VERBS:
-            context.problem(f"'{shorten(verb)}' is not a verb", item, path, _nearest(context, verb, VERBS, "verbs"))
-        found[verb] = None
-    return tuple(found)
+def _verbs(context: ReadContext, node: Node, path: str) -> tuple[str, ...]:
+    def verb(context: ReadContext, node: Node, path: str) -> str | None:
+        found = context.text(node, path)
+        if found is None or found in VERBS:
+            return found
+        context.problem(f"'{shorten(found)}' is not a verb", node, path, _nearest(context, found, VERBS, "verbs"))
+        return None
+
+    return each_once(context, one_or_more(node, path), verb)
 
 
-def _nearest(context: PlacedContext, word: str, known: tuple[str, ...], what: str) -> str:
-    # The search for the nearest is dear; nobody reads its result beyond the problems shown.
-    near = get_close_matches(word[:60], known, n=1, cutoff=0.7) if len(context.problems) < PROBLEMS_SHOWN else []
-    listed = f"the {what} are {', '.join(known)}"
-    return f"did you mean '{near[0]}'? {listed}" if near else listed
-
-
-_uid = whole(0, LARGEST_UID)
+def _nearest(context: ReadContext, word: str, known: tuple[str, ...], what: str) -> str:
+    near, listed = nearest_word(context, word, known, 0.7), f"the {what} are {', '.join(known)}"
+    return f"did you mean '{near}'? {listed}" if near else listed
 
 
 TOKENS: Refusal = ("tokens are made by the server", "penstock token create NAME")
-MEMBERSHIP = FieldRules({"name": group, "policy": _policy})
+MEMBERSHIP = FieldRules(
+    {"name": group, "policy": _policy},
+    required={"name": "for example 'name: vision'", "policy": f"for example 'policy: {EVERYTHING}'"},
+)
 USER = FieldRules(
-    {"groups": placed(_groups, "groups"), "active": flag, "uid": placed(_uid, "uid")},
+    {"groups": placed(_groups, "groups"), "active": flag, "uid": placed(whole(0, LARGEST_UID), "uid")},
     {"token": TOKENS, "tokens": TOKENS, "password": TOKENS},
 )

@@ -9,43 +9,42 @@ from penstock.dialects.document.people import group_spec, user_spec
 from penstock.dialects.document.types import EXAMPLES, DocumentMetadata, Noun, NounDocument, WorkloadDocument, metadata
 from penstock.dialects.document.volumes import storage_spec, volume_spec
 from penstock.dialects.document.workload import workload_spec
-from penstock.dialects.reader import FieldRules, PlacedContext, as_it_is, lacks, placed, read_fields, text
+from penstock.dialects.reader import FieldRules, ReadContext, as_it_is, below, placed, read_fields, text
 from penstock.dialects.yaml import Node, Pairs
 from penstock.domain.kinds import APPLIED
 
 WORKLOAD, GROUP = "Workload", "Group"
-NOUNS: dict[str, Callable[[PlacedContext, DocumentMetadata, Node, str], Noun | None]] = {
+NOUNS: dict[str, Callable[[ReadContext, DocumentMetadata, Node, str], Noun | None]] = {
     "Volume": volume_spec,
     "Storage": storage_spec,
     "Node": node_spec,
+    "Group": group_spec,
     "User": user_spec,
 }
 
 
-def document(context: PlacedContext, top: Pairs, kind: str, path: str) -> WorkloadDocument | NounDocument | None:
+def document(context: ReadContext, top: Pairs, kind: str, path: str) -> WorkloadDocument | NounDocument | None:
     """Read a document; return None if there is a problem, which is noted in `context`."""
     context.places[()] = (context.where(top), kind)
     said = read_fields(context, top, path, SHAPES[kind])
-    prefix = f"{path}." if path else ""
-    for key in ("metadata", *(["spec"] if kind != GROUP else [])):
-        if lacks(top, key):
-            hint = f"for example 'metadata: {{name: {EXAMPLES[kind]}}}'" if key == "metadata" else None
-            context.problem("is missing", top, f"{prefix}{key}", hint)
     about, spec = said.get("metadata", DocumentMetadata()), said.get("spec")
-    if kind == WORKLOAD:
-        return workload_spec(context, about, *spec) if spec else None
-    if kind == GROUP:
-        noun: Noun | None = group_spec(context, about, spec[0] if spec else None, f"{prefix}spec")
-    else:
-        noun = NOUNS[kind](context, about, *spec) if spec else None
-    if noun is None:
+    if spec is None and kind == GROUP:
+        spec = Pairs([], top.mark), below(path, "spec")
+    if spec is None:
         return None
-    return NounDocument(kind, noun.name, about.group, noun, context.places)
+    if kind == WORKLOAD:
+        return workload_spec(context, about, *spec)
+    noun = NOUNS[kind](context, about, *spec)
+    return None if noun is None else NounDocument(kind, noun.name, about.group, noun, context.places)
 
 
-KIND = placed(text, "kind")
 STATUS = {"status": ("the server wrote it", "remove it")}
 SHAPES = {
-    kind: FieldRules({"apiVersion": text, "kind": KIND, "metadata": metadata(kind), "spec": as_it_is}, STATUS)
+    kind: FieldRules(
+        {"apiVersion": text, "kind": placed(text, "kind"), "metadata": metadata(kind), "spec": as_it_is},
+        STATUS,
+        required={"metadata": f"for example 'metadata: {{name: {EXAMPLES[kind]}}}'"}
+        | ({} if kind == GROUP else {"spec": None}),
+    )
     for kind in APPLIED
 }

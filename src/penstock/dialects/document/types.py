@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from penstock.dialects.reader import FieldRules, PlacedContext, Reader, Refusal, read_fields
-from penstock.dialects.task.checks import Place, nearest
+from penstock.dialects.reader import (
+    FieldRules,
+    Place,
+    ReadContext,
+    Reader,
+    Refusal,
+    matching,
+    nearest,
+    placed,
+    read_fields,
+)
 from penstock.dialects.task.mounts import group, is_reference
 from penstock.dialects.task.read import Task
+from penstock.dialects.task.runs import job_name
 from penstock.dialects.yaml import Node
 from penstock.domain.model import Model
-from penstock.domain.names import USER, name_problem, shorten
+from penstock.domain.names import USER
 from penstock.domain.nodes import Host
 from penstock.domain.policy import EVERYTHING, SHARED_GROUP
 from penstock.domain.users import Group, User
 from penstock.domain.volumes import AccessMode, Storage, Volume
-from penstock.errors import Problem
 
 
 class WorkloadDocument(NamedTuple):
@@ -68,7 +76,6 @@ class NounDocument(NamedTuple):
     places: Mapping[tuple[str, ...], Place] = {}
 
     def within(self, group: str) -> Noun:
-        """Return the noun, in this group if none was given."""
         if isinstance(self.noun, IN_A_GROUP) and not self.noun.group:
             return self.noun.model_copy(update={"group": group})
         return self.noun
@@ -84,51 +91,27 @@ class DocumentMetadata(NamedTuple):
 
 
 def metadata(kind: str) -> Reader:
-    def read(context: PlacedContext, node: Node, path: str) -> DocumentMetadata:
+    def read(context: ReadContext, node: Node, path: str) -> DocumentMetadata:
         said = read_fields(context, node, path, SHAPES[kind])
-        context.require(node, path, "name", f"for example 'name: {EXAMPLES[kind]}'")
         return DocumentMetadata(said.get("name"), said.get("group"))
 
     return read
 
 
-def _own_name(text: str, where: str | None, path: str) -> Problem | None:
-    return name_problem(text, field=path, where=where)
+_person = matching(USER.match, "is not a name: letters, digits, '.', '_', '@' and '-', 64 characters at most")
+_machine = matching(
+    is_reference, "is not a name: lower-case letters, digits, '-' and '.', 253 characters at most", "for example gpu01"
+)
 
 
-def _persons(text: str, where: str | None, path: str) -> Problem | None:
-    if USER.match(text):
-        return None
-    message = f"'{shorten(text)}' is not a name: letters, digits, '.', '_', '@' and '-', 64 characters at most"
-    return Problem(message, field=path, where=where)
+def _own_group(context: ReadContext, node: Node, path: str) -> str | None:
+    name = _person(context, node, path)
+    if name == EVERYTHING:
+        context.problem(f"'{EVERYTHING}' stands for all groups", node, path, "choose another name")
+    return name
 
 
-def _groups(text: str, where: str | None, path: str) -> Problem | None:
-    if text == EVERYTHING:
-        return Problem(f"'{EVERYTHING}' stands for all groups", field=path, where=where, hint="choose another name")
-    return _persons(text, where, path)
-
-
-def _machines(text: str, where: str | None, path: str) -> Problem | None:
-    if is_reference(text):
-        return None
-    message = f"'{shorten(text)}' is not a name: lower-case letters, digits, '-' and '.', 253 characters at most"
-    guess = re.sub(r"[^a-z0-9.-]+", "-", text[:253].lower()).strip("-.")
-    return Problem(message, field=path, where=where, hint=f"for example {shorten(guess)}" if guess else None)
-
-
-def _name(rule: Callable[[str, str | None, str], Problem | None]) -> Reader:
-    def read(context: PlacedContext, node: Node, path: str) -> str | None:
-        text = context.text(node, path)
-        if text is None or context.found(rule(text, context.where(node), path)):
-            return None
-        context.says(node, path, "name")
-        return text
-
-    return read
-
-
-def _group(context: PlacedContext, node: Node, path: str) -> str | None:
+def _group(context: ReadContext, node: Node, path: str) -> str | None:
     context.says(node, path, "group")
     name = group(context, node, path)
     if name == EVERYTHING:
@@ -146,13 +129,13 @@ NO_GROUP: dict[str, Refusal] = {
     "Group": ("a group is in no other one", "remove it"),
     "User": ("a user's groups are in spec.groups", "write it there"),
 }
-RULES = {
-    "Workload": _own_name,
-    "Volume": _own_name,
-    "Storage": _machines,
-    "Node": _machines,
-    "Group": _groups,
-    "User": _persons,
+NAMES: dict[str, Reader] = {
+    "Workload": job_name,
+    "Volume": job_name,
+    "Storage": _machine,
+    "Node": _machine,
+    "Group": _own_group,
+    "User": _person,
 }
 EXAMPLES = {
     "Workload": "train",
@@ -163,8 +146,10 @@ EXAMPLES = {
     "User": "alice",
 }
 SHAPES = {
-    kind: FieldRules({"name": _name(rule)}, MARKS | {"group": NO_GROUP[kind]})
-    if kind in NO_GROUP
-    else FieldRules({"name": _name(rule), "group": _group}, MARKS)
-    for kind, rule in RULES.items()
+    kind: FieldRules(
+        {"name": placed(name, "name")} if kind in NO_GROUP else {"name": placed(name, "name"), "group": _group},
+        MARKS | {"group": NO_GROUP[kind]} if kind in NO_GROUP else MARKS,
+        required={"name": f"for example 'name: {EXAMPLES[kind]}'"},
+    )
+    for kind, name in NAMES.items()
 }

@@ -13,22 +13,25 @@ from typing import Any
 from penstock.dialects.document.types import AskedVolume, DocumentMetadata
 from penstock.dialects.reader import (
     FieldRules,
-    PlacedContext,
     ReadContext,
     Refusal,
+    each_once,
+    fields,
     flag,
     lacks,
     matching,
+    member,
+    one_of,
+    one_or_more,
     placed,
     read_fields,
     sequence,
-    text,
 )
 from penstock.dialects.task.mounts import (
     MOUNTS_LIMIT,
     SCRATCH,
     Mounted,
-    access_modes,
+    access_mode,
     group,
     is_reference,
     made_on,
@@ -39,17 +42,14 @@ from penstock.dialects.task.mounts import (
     sub_path,
 )
 from penstock.dialects.task.selectors import node_name
-from penstock.dialects.yaml import Items, Node, Pairs
+from penstock.dialects.yaml import Node, Pairs
 from penstock.domain.names import shorten
 from penstock.domain.policy import EVERYTHING, SHARED_GROUP
 from penstock.domain.volumes import AccessMode, Storage, StorageKind
 from penstock.domain.workloads import Medium, Mount, Scratch
 
-POLICIES = {"readonly": True, "rw": False}
 
-
-def volumes(context: PlacedContext, node: Node, path: str) -> Mounted:
-    context.says(node, path, "volumes")
+def volumes(context: ReadContext, node: Node, path: str) -> Mounted:
     items = sequence(context, node, path)
     if context.too_many(items, MOUNTS_LIMIT, node, path):
         return (), ()
@@ -63,12 +63,10 @@ def volumes(context: PlacedContext, node: Node, path: str) -> Mounted:
     return mounted_apart(found.values())
 
 
-def _there(context: PlacedContext, node: Node, path: str) -> Mount | Scratch | None:
+def _there(context: ReadContext, node: Node, path: str) -> Mount | Scratch | None:
     before = len(context.problems)
     scratch = isinstance(node, Pairs) and lacks(node, "name") and any(key.text in SCRATCH for key, _ in node.items)
     said = read_fields(context, node, path, SCRATCHES if scratch else VOLUMES)
-    for key, example in (("target", "/data"), *([] if scratch else [("name", "ml-data")])):
-        context.require(node, path, key, f"for example '{key}: {example}'")
     if len(context.problems) > before:
         return None
     where = said["target"]
@@ -86,7 +84,7 @@ def _there(context: PlacedContext, node: Node, path: str) -> Mount | Scratch | N
     )
 
 
-def _storage(context: PlacedContext, said: dict[str, Any], path: str) -> str | None:
+def _storage(context: ReadContext, said: dict[str, Any], path: str) -> str | None:
     """Return the storage the volume is made on; None if it must exist."""
     named: str | None = said.get("storage")
     if said.get("autoCreate") is False:
@@ -97,39 +95,28 @@ def _storage(context: PlacedContext, said: dict[str, Any], path: str) -> str | N
 
 
 def unsaid_storage(group: str | None) -> str | None:
-    """Return the storage for a volume of this group if none is given."""
     return None if group == SHARED_GROUP else EVERYTHING
 
 
-def _name(context: PlacedContext, node: Node, path: str) -> str | None:
-    return matching(context, node, path, is_reference, "is not a volume's name", "for example ml-data")
-
-
-def policy(context: PlacedContext, node: Node, path: str) -> bool | None:
-    """Tell whether the volume is read-only."""
-    text = context.text(node, path, "readonly or rw")
-    if text is None or text in POLICIES:
-        return None if text is None else POLICIES[text]
-    hint = "write readonly" if text.lower().replace("-", "") in ("readonly", "ro") else None
-    context.problem(f"must be readonly or rw, not '{shorten(text)}'", node, path, hint)
-    return None
-
-
+policy = one_of({"readonly": True, "rw": False})
+"""Reads whether the volume is read-only."""
+TARGET = {"target": "for example 'target: /data'"}
 VOLUMES = FieldRules(
     {
-        "name": _name,
+        "name": matching(is_reference, "is not a volume's name", "for example ml-data"),
         "group": group,
         "storage": made_on,
         "target": mount_target,
         "subPath": sub_path,
         "policy": policy,
         "autoCreate": flag,
-    }
+    },
+    required={**TARGET, "name": "for example 'name: ml-data'"},
 )
-SCRATCHES = FieldRules({"target": mount_target, **SCRATCH})
+SCRATCHES = FieldRules({"target": mount_target, **SCRATCH}, required=TARGET)
 
 
-def volume_spec(context: PlacedContext, about: DocumentMetadata, node: Node, path: str) -> AskedVolume | None:
+def volume_spec(context: ReadContext, about: DocumentMetadata, node: Node, path: str) -> AskedVolume | None:
     said = read_fields(context, node, path, VOLUME)
     if "storage" in said and "storage_class" in said:
         message = "cannot be together with 'storage': it is made on one or by the other"
@@ -141,8 +128,7 @@ def volume_spec(context: PlacedContext, about: DocumentMetadata, node: Node, pat
 
 
 def _modes(context: ReadContext, node: Node, path: str) -> tuple[AccessMode, ...]:
-    items = node.items if isinstance(node, Items) else [node]
-    return access_modes(context, [(item, path) for item in items])
+    return each_once(context, one_or_more(node, path), access_mode)
 
 
 ELSEWHERE: dict[str, Refusal] = {
@@ -170,45 +156,25 @@ PATH_LIMIT = 1024
 EXAMPLE = "for example 'nfs: {server: 10.0.0.5, path: /export}' or 'local: {node: gpu01}'"
 
 
-def storage_spec(context: PlacedContext, about: DocumentMetadata, node: Node, path: str) -> Storage | None:
+def storage_spec(context: ReadContext, about: DocumentMetadata, node: Node, path: str) -> Storage | None:
     before = len(context.problems)
     said = read_fields(context, node, path, STORAGE)
     kinds = [kind for kind in StorageKind if kind in said]
-    hint = f"write {' or '.join(StorageKind)}, as the key beside it"
-    if "kind" in said and said["kind"] not in list(StorageKind):
-        context.problem(f"'{shorten(said['kind'])}' is not a kind of storage", node, f"{path}.kind", hint)
-    elif len(kinds) != 1 and len(context.problems) == before:
+    if len(kinds) != 1 and len(context.problems) == before:
         message = "says where it is twice" if kinds else "says neither an NFS export nor a node"
         context.problem(message, node, path, EXAMPLE)
-    elif "kind" in said and said["kind"] not in kinds and len(context.problems) == before:
-        context.problem(
-            f"is '{shorten(said['kind'])}', and there is '{kinds[0]}' beside it", node, f"{path}.kind", hint
-        )
+    elif kinds and said.get("kind", kinds[0]) not in kinds:
+        message = f"is '{said['kind']}', and there is '{kinds[0]}' beside it"
+        context.problem(message, node, f"{path}.kind", f"write {' or '.join(StorageKind)}, as the key beside it")
     if context.problems or about.name is None:
         return None
     return Storage(name=about.name, group=about.group or "", kind=kinds[0], **said[kinds[0]])
 
 
-def _nfs(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
-    return _whole(context, node, path, NFS, {"server": "10.0.0.5", "path": "/export"})
+_server = matching(SERVER.match, "is not a host or address", "for example 10.0.0.5")
 
 
-def _local(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
-    return _whole(context, node, path, LOCAL, {"node": "gpu01"})
-
-
-def _whole(context: PlacedContext, node: Node, path: str, shape: FieldRules, needed: dict[str, str]) -> dict[str, Any]:
-    said = read_fields(context, node, path, shape)
-    for key, example in needed.items():
-        context.require(node, path, key, f"for example '{key}: {example}'")
-    return said
-
-
-def _server(context: PlacedContext, node: Node, path: str) -> str | None:
-    return matching(context, node, path, SERVER.match, "is not a host or address", "for example 10.0.0.5")
-
-
-def _export(context: PlacedContext, node: Node, path: str) -> str | None:
+def _export(context: ReadContext, node: Node, path: str) -> str | None:
     where = context.text(node, path)
     if where is None:
         return None
@@ -221,7 +187,7 @@ def _export(context: PlacedContext, node: Node, path: str) -> str | None:
     return "/" + "/".join(parts)
 
 
-def _a_node(context: PlacedContext, node: Node, path: str) -> str | None:
+def _a_node(context: ReadContext, node: Node, path: str) -> str | None:
     name = node_name(context, node, path)
     if name is None and not context.problems:
         context.problem("must be one node", node, path, "for example gpu01")
@@ -229,9 +195,16 @@ def _a_node(context: PlacedContext, node: Node, path: str) -> str | None:
 
 
 SEEN: Refusal = ("it is seen where the storage is", "remove it")
-NFS = FieldRules({"server": _server, "path": _export})
-LOCAL = FieldRules({"node": _a_node})
+NFS = FieldRules(
+    {"server": _server, "path": _export},
+    required={"server": "for example 'server: 10.0.0.5'", "path": "for example 'path: /export'"},
+)
+LOCAL = FieldRules({"node": _a_node}, required={"node": "for example 'node: gpu01'"})
 STORAGE = FieldRules(
-    {"kind": text, "nfs": placed(_nfs, "server"), "local": placed(_local, "node")},
+    {
+        "kind": member(StorageKind, "a kind of storage"),
+        "nfs": placed(fields(NFS), "server"),
+        "local": placed(fields(LOCAL), "node"),
+    },
     {"accessModes": SEEN, "capacity": SEEN, "status": ("the server wrote it", "remove it")},
 )

@@ -6,7 +6,6 @@ CPUs are the workload's own while it runs unless `exclusive` is false; `count: 0
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from penstock.dialects.document.config import config, image, network
@@ -14,19 +13,25 @@ from penstock.dialects.document.types import DocumentMetadata, WorkloadDocument
 from penstock.dialects.document.volumes import volumes
 from penstock.dialects.reader import (
     FieldRules,
-    PlacedContext,
     ReadContext,
     Reader,
+    ReaderOf,
     Refusal,
+    each_once,
+    fields,
     flag,
+    matching,
+    nearest,
+    one_of,
+    one_or_more,
+    or_zero,
     placed,
     read_fields,
-    sequence,
     whole,
 )
 from penstock.dialects.task import read as task
-from penstock.dialects.task.checks import check_together, nearest
-from penstock.dialects.task.notify import HOW_IT_ENDED, NOTICES_LIMIT, each_once, states_of, telegram, webhook
+from penstock.dialects.task.keys import TOP_LEVEL
+from penstock.dialects.task.notify import HOW_IT_ENDED, NOTICES_LIMIT, notices_of, states_of, telegram, webhook
 from penstock.dialects.task.program import once
 from penstock.dialects.task.resources import (
     ANY,
@@ -40,14 +45,12 @@ from penstock.dialects.task.resources import (
     requests_below,
 )
 from penstock.dialects.task.selectors import cpu_product, node_labels, node_name
-from penstock.dialects.yaml import Items, Node, Scalar
-from penstock.domain.names import shorten
+from penstock.dialects.yaml import Node
 from penstock.domain.policy import EVERYTHING
 from penstock.domain.workloads import Notice, Resources, Selectors
 from penstock.errors import Problem
 
 ONE_CPU = 1000
-NO_CPU = 0
 
 
 class SelectedNodes(NamedTuple):
@@ -56,14 +59,13 @@ class SelectedNodes(NamedTuple):
     """GPUs and CPUs only."""
 
 
-def selectors(context: PlacedContext, node: Node, path: str) -> SelectedNodes:
-    context.says(node, path, "selectors")
+def selectors(context: ReadContext, node: Node, path: str) -> SelectedNodes:
     said = read_fields(context, node, path, SELECTORS)
     gpus, products = said.get("gpu", (0, ()))
     milli, exclusive, product = said.get("cpu", (None, False, None) if gpus else (ONE_CPU, True, None))
     return SelectedNodes(
         Selectors(
-            node=said.get("node"),
+            node=said.get("node", {}).get("name"),
             cpu_product=product,
             labels=said.get("label", {}),
             spread=said.get("spread", False),
@@ -72,16 +74,10 @@ def selectors(context: PlacedContext, node: Node, path: str) -> SelectedNodes:
     )
 
 
-def _node(context: PlacedContext, node: Node, path: str) -> str | None:
-    name: str | None = read_fields(context, node, path, NODE).get("name")
-    return name
-
-
 # gpu
 
 
-def _gpu(context: PlacedContext, node: Node, path: str) -> tuple[int, tuple[str, ...]]:
-    context.says(node, path, "resources", "accelerators")
+def _gpu(context: ReadContext, node: Node, path: str) -> tuple[int, tuple[str, ...]]:
     said = read_fields(context, node, path, GPU)
     count, products = said.get("count", 1), said.get("product_name", ())
     if products and not count:
@@ -89,83 +85,62 @@ def _gpu(context: PlacedContext, node: Node, path: str) -> tuple[int, tuple[str,
     return count, products
 
 
-_gpu_count = whole(0, GPUS_LIMIT)
-
-
-def _gpu_products(context: PlacedContext, node: Node, path: str) -> tuple[str, ...]:
+def _gpu_products(context: ReadContext, node: Node, path: str) -> tuple[str, ...]:
     """Read one product, or a list of which any will do."""
-    items = node.items if isinstance(node, Items) else [node]
+    items = one_or_more(node, path)
     if not 0 < len(items) <= PRODUCTS_LIMIT:
         context.problem(f"must name 1 to {PRODUCTS_LIMIT} products", node, path, f"{EVERYTHING} is any")
-    names = [context.text(item, path) for item in items[:PRODUCTS_LIMIT]]
-    for item, name in zip(items, names, strict=False):
-        if name is not None and not PRODUCT.match(name):
-            hint = f"for example 'Quadro RTX 6000'; {EVERYTHING} is any"
-            context.problem(f"'{shorten(name)}' names no GPU product", item, path, hint)
-    found = tuple(dict.fromkeys(name for name in names if name is not None))
+    found = each_once(context, items[:PRODUCTS_LIMIT], _gpu_product)
     return () if {EVERYTHING, ANY}.intersection(found) else found
+
+
+_gpu_product = matching(PRODUCT.match, "names no GPU product", f"for example 'Quadro RTX 6000'; {EVERYTHING} is any")
 
 
 # cpu
 
 
-def _cpu(context: PlacedContext, node: Node, path: str) -> tuple[int | None, bool, str | None]:
-    context.says(node, path, "resources", "cpus")
+def _cpu(context: ReadContext, node: Node, path: str) -> tuple[int | None, bool, str | None]:
     said = read_fields(context, node, path, CPU)
     milli, exclusive = said.get("count", ONE_CPU), said.get("exclusive", True)
     if exclusive and milli % ONE_CPU:
         message = "is not a whole number of CPUs, and these are its own while it runs"
         context.problem(message, node, f"{path}.count", "write 'exclusive: false' beside it")
-    return milli or None, exclusive and milli != NO_CPU, said.get("product_name")
-
-
-def _cpu_count(context: ReadContext, node: Node, path: str) -> int | None:
-    return NO_CPU if isinstance(node, Scalar) and node.text == "0" else cpus(context, node, path)
+    return milli or None, exclusive and milli != 0, said.get("product_name")
 
 
 NODE = FieldRules({"name": placed(node_name, "selectors", "node")})
-GPU = FieldRules({"product_name": _gpu_products, "count": _gpu_count})
+GPU = FieldRules({"product_name": _gpu_products, "count": whole(0, GPUS_LIMIT)})
 CPU = FieldRules(
-    {"product_name": placed(cpu_product, "selectors", "cpu_product"), "count": _cpu_count, "exclusive": flag}
+    {"product_name": placed(cpu_product, "selectors", "cpu_product"), "count": or_zero(cpus), "exclusive": flag}
 )
 SELECTORS = FieldRules(
     {
-        "node": _node,
-        "gpu": _gpu,
-        "cpu": _cpu,
+        "node": fields(NODE),
+        "gpu": placed(_gpu, "resources", "accelerators"),
+        "cpu": placed(_cpu, "resources", "cpus"),
         "label": placed(node_labels, "selectors", "labels"),
         "spread": placed(flag, "selectors", "spread"),
     }
 )
 
 
-Told = list[tuple[Node, str, Notice]]
-Address = Callable[[ReadContext, Node, str, str], str | None]
-
-
-def plugins(context: PlacedContext, node: Node, path: str) -> tuple[Notice, ...]:
-    context.says(node, path, "notify")
+def plugins(context: ReadContext, node: Node, path: str) -> tuple[Notice, ...]:
     said = read_fields(context, node, path, PLUGINS)
-    return each_once(context, [told for name in PLUGINS.readers if name in said for told in said[name]])
+    return notices_of(context, [told for name in PLUGINS.readers if name in said for told in said[name]])
 
 
-def _plugin(key: str, example: str, address: Address) -> Reader:
+def _plugin(key: str, example: str, address: ReaderOf[str]) -> Reader:
     """Make a reader of one notification target, or a list of them."""
+    shape = FieldRules({key: address, "sendOn": states_of}, required={key: f"for example '{key}: {example}'"})
 
-    def to(context: PlacedContext, node: Node, path: str) -> str | None:
-        text = context.text(node, path)
-        return None if text is None else address(context, node, path, text)
-
-    shape = FieldRules({key: to, "sendOn": states_of})
-
-    def read(context: PlacedContext, node: Node, path: str) -> Told:
-        items = sequence(context, node, path) if isinstance(node, Items) else [(node, path)]
+    def read(context: ReadContext, node: Node, path: str) -> list[tuple[Node, str, Notice]]:
+        items = one_or_more(node, path)
         if context.too_many(items, NOTICES_LIMIT, node, path):
             return []
-        found: Told = []
+        found = []
         for item, here in items:
             said = read_fields(context, item, here, shape)
-            context.require(item, here, key, f"for example '{key}: {example}'")
             on = said.get("sendOn", HOW_IT_ENDED)
             if key in said and on:
                 context.says(item, here, "notify", said[key])
@@ -185,29 +160,13 @@ PLUGINS = FieldRules(
 
 DRIVERS = ("pwm.docker", "pwm.nvidiadocker")
 """PWM's container runtimes: here each engine has its own, and GPUs come with the selectors."""
-SAME = (
-    "num_nodes",
-    "array",
-    "after",
-    "queue",
-    "workdir",
-    "setup",
-    "run",
-    "max_duration",
-    "stop_grace",
-    "retries",
-    "requeue",
-    "restart",
-    "ttl",
-    "priority",
-    "idle_timeout",
-)
+OTHERS = {"name", "resources", "selectors", "labels", "envs", "secrets", "terminal", "ports", "volumes", "notify"}
+SAME = tuple(key for key in TOP_LEVEL if key not in OTHERS)
 """The keys that mean the same as in a task."""
 
 
-def workload_spec(context: PlacedContext, about: DocumentMetadata, node: Node, path: str) -> WorkloadDocument | None:
+def workload_spec(context: ReadContext, about: DocumentMetadata, node: Node, path: str) -> WorkloadDocument | None:
     said = read_fields(context, node, path, WORKLOAD)
-    context.require(node, path, "driver", f"write 'driver: {DRIVERS[0]}'")
     found = {key: said[key] for key in (*SAME, "volumes") if key in said}
     found |= _configured(context, said, about, path)
     found |= _asked(context, said, path)
@@ -217,7 +176,7 @@ def workload_spec(context: PlacedContext, about: DocumentMetadata, node: Node, p
         context.places[("run",)] = context.where(node), f"{path}.config.cmd"
     if "run" not in found and "image" not in said and not context.problems:
         context.problem("says neither an image nor a command", node, path, "for example 'image: {image: ubuntu}'")
-    check_together(context, found, lambda keys: nearest(context.places, keys) or (None, path))
+    task.check_together(context, found, lambda keys: nearest(context.places, keys) or (None, path))
     if context.problems or about.name is None:
         return None
     spec = task.spec_of({"name": about.name, **found})
@@ -225,7 +184,7 @@ def workload_spec(context: PlacedContext, about: DocumentMetadata, node: Node, p
     return WorkloadDocument(read, about.name, about.group)
 
 
-def _configured(context: PlacedContext, said: dict[str, Any], about: DocumentMetadata, path: str) -> dict[str, Any]:
+def _configured(context: ReadContext, said: dict[str, Any], about: DocumentMetadata, path: str) -> dict[str, Any]:
     """Return what `config` and `network` set. As in PWM, a workload has a terminal unless it is turned off."""
     configured = dict(said.get("config", {}))
     if "run" in configured and "run" in said:
@@ -239,7 +198,7 @@ def _configured(context: PlacedContext, said: dict[str, Any], about: DocumentMet
     return {"terminal": True, **configured, **({"ports": ports} if ports else {})}
 
 
-def _refuse_network(context: PlacedContext, about: DocumentMetadata, node: Node, path: str) -> None:
+def _refuse_network(context: ReadContext, about: DocumentMetadata, node: Node, path: str) -> None:
     """Refuse any network but the group's own, which every workload is in anyway."""
     name = context.text(node, path)
     if name is not None and name != about.group:
@@ -247,8 +206,7 @@ def _refuse_network(context: PlacedContext, about: DocumentMetadata, node: Node,
         context.problem(message, node, path, "remove it")
 
 
-def _asked(context: PlacedContext, said: dict[str, Any], path: str) -> dict[str, Any]:
-    """Collect the requested resources from selectors, image and resources."""
+def _asked(context: ReadContext, said: dict[str, Any], path: str) -> dict[str, Any]:
     chosen: SelectedNodes = said.get("selectors", SelectedNodes())
     more: dict[str, Any] = said.get("resources", {})
     limits = {
@@ -262,17 +220,6 @@ def _asked(context: PlacedContext, said: dict[str, Any], path: str) -> dict[str,
         "image": said.get("image"),
     }
     return {"selectors": chosen.selectors, "resources": chosen.resources.model_copy(update=update)}
-
-
-def _resources(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
-    return read_fields(context, node, path, RESOURCES)
-
-
-def _driver(context: PlacedContext, node: Node, path: str) -> str | None:
-    name = context.text(node, path)
-    if name is not None and name not in DRIVERS:
-        context.problem(f"must be {' or '.join(DRIVERS)}, not '{shorten(name)}'", node, path)
-    return name
 
 
 THE_SERVERS: Refusal = ("the server wrote it", "remove it")
@@ -303,15 +250,16 @@ RESOURCES = FieldRules(
 )
 WORKLOAD = FieldRules(
     {
-        "driver": _driver,
-        "selectors": selectors,
+        "driver": one_of({driver: driver for driver in DRIVERS}),
+        "selectors": placed(selectors, "selectors"),
         "image": image,
         "config": config,
-        "volumes": volumes,
+        "volumes": placed(volumes, "volumes"),
         "network": network,
-        "plugins": plugins,
-        "resources": _resources,
+        "plugins": placed(plugins, "notify"),
+        "resources": fields(RESOURCES),
         **{key: placed(task.READERS[key], key) for key in SAME},
     },
     ELSEWHERE,
+    required={"driver": f"write 'driver: {DRIVERS[0]}'"},
 )

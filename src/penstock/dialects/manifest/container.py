@@ -15,10 +15,12 @@ from penstock.dialects.manifest.secrets import all_variables, variable_of
 from penstock.dialects.manifest.unsupported import CONTAINER_PLAIN, CONTAINER_REFUSED
 from penstock.dialects.reader import (
     FieldRules,
-    PlacedContext,
+    ReadContext,
     as_it_is,
     below,
+    matching,
     parsed,
+    placed,
     read_fields,
     sequence,
     text,
@@ -43,7 +45,7 @@ from penstock.domain.workloads import FromSecret, Requests, Resources
 GPU = "nvidia.com/gpu"
 
 
-def resources(context: PlacedContext, node: Node, path: str) -> Resources:
+def resources(context: ReadContext, node: Node, path: str) -> Resources:
     said = read_fields(context, node, path, RESOURCES)
     limits = _amounts(context, said.get("limits"))
     wanted = _amounts(context, said.get("requests"))
@@ -58,7 +60,7 @@ Amount = tuple[int, Node, str]
 """An amount with its place in the text."""
 
 
-def _amounts(context: PlacedContext, said: tuple[Node, str] | None) -> dict[str, Amount]:
+def _amounts(context: ReadContext, said: tuple[Node, str] | None) -> dict[str, Amount]:
     if said is None:
         return {}
     node, path = said
@@ -70,7 +72,7 @@ def _amounts(context: PlacedContext, said: tuple[Node, str] | None) -> dict[str,
     }
 
 
-def _request(context: PlacedContext, name: str, limits: dict[str, Amount], wanted: dict[str, Amount]) -> int | None:
+def _request(context: ReadContext, name: str, limits: dict[str, Amount], wanted: dict[str, Amount]) -> int | None:
     """Return the request if it is less than the limit."""
     if name not in wanted:
         return None
@@ -81,7 +83,7 @@ def _request(context: PlacedContext, name: str, limits: dict[str, Amount], wante
     return amount if amount != limit else None
 
 
-def _gpus(context: PlacedContext, limits: dict[str, Amount], wanted: dict[str, Amount]) -> int:
+def _gpus(context: ReadContext, limits: dict[str, Amount], wanted: dict[str, Amount]) -> int:
     limit = limits[GPU][0] if GPU in limits else 0
     if GPU in wanted and wanted[GPU][0] != limit:
         _, node, path = wanted[GPU]
@@ -89,32 +91,25 @@ def _gpus(context: PlacedContext, limits: dict[str, Amount], wanted: dict[str, A
     return limit
 
 
-def _cpu(context: PlacedContext, node: Node, path: str) -> int | None:
-    text = context.text(node, path)
-    if text is None:
-        return None
-    try:
-        return parse_cpus(text if not text.endswith("+") else "")
-    except NotAQuantity:
-        context.problem(f"'{shorten(text)}' is not a number of CPUs", node, path, "for example 4, 0.5 or 500m")
-        return None
-
-
-def size(context: PlacedContext, node: Node, path: str) -> int | None:
-    return parsed(context, node, path, parse_bytes)
-
-
-def _memory(context: PlacedContext, node: Node, path: str) -> int | None:
-    amount = size(context, node, path)
-    if amount is not None and amount < SMALLEST_MEMORY:
-        context.problem("is less than any program needs", node, path, "for example 512Mi")
+def _at_least(text: str) -> int:
+    amount = parse_bytes(text)
+    if amount < SMALLEST_MEMORY:
+        raise NotAQuantity("is less than any program needs", "for example 512Mi")
     return amount
 
 
-_whole_gpus = whole(0, GPUS_LIMIT)
+def _exactly(text: str) -> int:
+    if text.endswith("+"):  # only SkyPilot says "at least"
+        raise NotAQuantity(f"'{shorten(text)}' is not a number of CPUs", "for example 4, 0.5 or 500m")
+    return parse_cpus(text)
 
 
-AMOUNTS = FieldRules(readers={"cpu": _cpu, "memory": _memory, "ephemeral-storage": size, GPU: _whole_gpus})
+size = parsed(parse_bytes)
+
+
+AMOUNTS = FieldRules(
+    readers={"cpu": parsed(_exactly), "memory": parsed(_at_least), "ephemeral-storage": size, GPU: whole(0, GPUS_LIMIT)}
+)
 RESOURCES = FieldRules(
     readers={"limits": as_it_is, "requests": as_it_is},
     refused={"claims": ("devices are asked for as nvidia.com/gpu", "remove it")},
@@ -129,10 +124,9 @@ BASH = ("/bin/bash", "-c")
 OWN_COMMAND = "for example 'command: [python, train.py]': the image's own program is not started"
 
 
-def container(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
+def container(context: ReadContext, node: Node, path: str) -> dict[str, Any]:
     """Return the fields of a Spec that a container sets, and `volumeMounts` as written."""
     said = read_fields(context, node, path, CONTAINER)
-    context.require(node, path, "image", "for example 'image: python:3.13-slim'")
     envs, unknown, single = said.get("env", ({}, frozenset(), ()))
     run = _run(context, said, envs, {*unknown, INDEX} - envs.keys(), node, path)
     asked = said.get("resources", Resources())
@@ -140,7 +134,7 @@ def container(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
         "run": run,
         "envs": envs,
         "from_secrets": (*said.get("envFrom", ()), *single),
-        "workdir": said.get("workingDir"),
+        "workdir": said.get("workingDir") or None,
         "resources": asked.model_copy(update={"image": said.get("image")}),
         "volumeMounts": said.get("volumeMounts"),
     }
@@ -150,7 +144,7 @@ def container(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
 
 
 def _run(
-    context: PlacedContext,
+    context: ReadContext,
     said: dict[str, Any],
     envs: Mapping[str, str],
     unknown: set[str],
@@ -176,7 +170,7 @@ def _run(
     return found[2] if len(found) == 3 and found[:2] == BASH and found[2].strip() else found
 
 
-def _word(context: PlacedContext, node: Node, path: str, envs: Mapping[str, str], unknown: set[str]) -> str:
+def _word(context: ReadContext, node: Node, path: str, envs: Mapping[str, str], unknown: set[str]) -> str:
     word = argument(context, node, path)
     for name in sorted(referenced(word) & unknown):
         message = f"asks for $({name}), which is not known before it runs"
@@ -189,29 +183,17 @@ def _word(context: PlacedContext, node: Node, path: str, envs: Mapping[str, str]
 # the other fields
 
 
-def _image(context: PlacedContext, node: Node, path: str) -> str | None:
-    name = context.text(node, path)
-    if name is None:
-        return None
-    context.says(node, path, "resources", "image_id")
-    if not IMAGE.match(name):
-        context.problem(f"'{shorten(name)}' is not an image", node, path, "for example python:3.13-slim")
-    return name
+_image = placed(matching(IMAGE.match, "is not an image", "for example python:3.13-slim"), "resources", "image_id")
 
 
-def _directory(context: PlacedContext, node: Node, path: str) -> str | None:
-    where = context.text(node, path)
-    if not where:
-        return None
-    context.says(node, path, "workdir")
-    if not where.startswith("/") or not where.isprintable() or len(where.encode()) > 4096:
-        context.problem(f"'{shorten(where)}' is not an absolute path", node, path, "for example /data")
-    return where
+_directory = matching(
+    lambda where: not where or (where.startswith("/") and where.isprintable() and len(where.encode()) <= 4096),
+    "is not an absolute path",
+    "for example /data",
+)
 
 
-def _env(
-    context: PlacedContext, node: Node, path: str
-) -> tuple[dict[str, str], frozenset[str], tuple[FromSecret, ...]]:
+def _env(context: ReadContext, node: Node, path: str) -> tuple[dict[str, str], frozenset[str], tuple[FromSecret, ...]]:
     """The values, each with those before it put in, the names that have none before the program runs, and those of
     them whose values are in Secrets."""
     values: dict[str, str] = {}
@@ -225,7 +207,6 @@ def _env(
         said = read_fields(context, item, here, VARIABLE)
         name = said.get("name")
         if name is None:
-            context.require(item, here, "name")
             continue
         if is_ours(name):
             ours.add(name)
@@ -244,14 +225,13 @@ def _env(
         if total > TOTAL_LIMIT:
             break
     context.found(total_problem(values, field=path, where=context.where(node)))
-    context.says(node, path, "envs")
     if ours:
         context.notices.append(f"{path}: Penstock sets {', '.join(sorted(ours))} itself, in place of what is said here")
     return values, frozenset(ours) | hidden.keys(), tuple(hidden.values())
 
 
 def _add(
-    context: PlacedContext,
+    context: ReadContext,
     values: dict[str, str],
     hidden: Collection[str],
     name: str,
@@ -268,21 +248,22 @@ def _add(
         values[name] = expanded(value, values)
 
 
-VARIABLE = FieldRules({"name": text, "value": text, "valueFrom": as_it_is})
+VARIABLE = FieldRules({"name": text, "value": text, "valueFrom": as_it_is}, required={"name": None})
 CONTAINER = FieldRules(
     {
         "name": text,
         "image": _image,
         "command": as_it_is,
         "args": as_it_is,
-        "workingDir": _directory,
-        "env": _env,
+        "workingDir": placed(_directory, "workdir"),
+        "env": placed(_env, "envs"),
         "envFrom": all_variables,
         "resources": resources,
         "volumeMounts": as_it_is,
     },
     CONTAINER_REFUSED,
     CONTAINER_PLAIN,
+    {"image": "for example 'image: python:3.13-slim'"},
 )
 
 
@@ -301,7 +282,6 @@ def expanded_length(text: str, values: Mapping[str, str]) -> int:
 
 
 def referenced(text: str) -> set[str]:
-    """Return the names of the variables in a text."""
     return set(_names(text))
 
 

@@ -8,8 +8,18 @@ from typing import Any
 from penstock.dialects.manifest.metadata import ManifestMetadata, template_metadata
 from penstock.dialects.manifest.pod import pod_spec, told_of_restarts
 from penstock.dialects.manifest.unsupported import JOB_PLAIN, JOB_REFUSED, SUBDOMAIN
-from penstock.dialects.reader import FieldRules, PlacedContext, as_it_is, fields_of, mapping, read_fields, text, whole
-from penstock.dialects.task.runs import ATTEMPTS_LIMIT, COUNT_LIMIT, NODES_LIMIT, SECONDS_LIMIT, array_of
+from penstock.dialects.reader import (
+    FieldRules,
+    ReadContext,
+    as_it_is,
+    fields_of,
+    mapping,
+    one_of,
+    read_fields,
+    text,
+    whole,
+)
+from penstock.dialects.task.runs import ATTEMPTS_LIMIT, COUNT_LIMIT, NODES_LIMIT, SECONDS_LIMIT, array_of, requeue
 from penstock.dialects.yaml import Node, Scalar
 from penstock.domain.names import shorten
 from penstock.domain.workloads import UNLIMITED
@@ -22,8 +32,7 @@ Services = Mapping[str, str]
 """Headless Services of the same text: name → the Job whose Pods it names."""
 
 
-def job(context: PlacedContext, node: Node, path: str, about: ManifestMetadata, services: Services) -> dict[str, Any]:
-    """Return the fields of a Spec that a Job sets."""
+def job(context: ReadContext, node: Node, path: str, about: ManifestMetadata, services: Services) -> dict[str, Any]:
     shape = QUEUED if about.queue else JOB
     said = read_fields(context, node, path, shape)
     template = fields_of(context, said, "template", TEMPLATE)
@@ -33,26 +42,26 @@ def job(context: PlacedContext, node: Node, path: str, about: ManifestMetadata, 
     pod, pod_path = template["spec"]
     inside = pod_spec(context, pod, pod_path)
     _check_policy(context, inside.pop("restartPolicy"), pod, pod_path)
-    subdomain: Node | None = inside.pop("subdomain")
+    subdomain: tuple[Node, str] | None = inside.pop("subdomain")
     inside |= _deadline(context, said, inside, node, path)
     inside |= _repeats(context, said, inside, node, path)
     inside["ttl"] = said.get("ttlSecondsAfterFinished")
     if subdomain:
-        nodes = _nodes(context, said, subdomain, f"{pod_path}.subdomain", about, services)
+        nodes = _nodes(context, said, *subdomain, about, services)
         if inside["retries"] and nodes > 1:
             context.notices.append(f"{path}.backoffLimit: when one node fails the others are ended and all start again")
         return inside | {"nodes": nodes}
     return inside | _array(context, said, node, path)
 
 
-def _check_policy(context: PlacedContext, policy: str | None, node: Node, path: str) -> None:
+def _check_policy(context: ReadContext, policy: str | None, node: Node, path: str) -> None:
     if policy not in ("Never", "OnFailure"):
         message = f"must be Never or OnFailure, not '{shorten(policy)}'" if policy else "is missing"
         context.problem(message, node, f"{path}.restartPolicy", "Never or OnFailure")
 
 
 def _deadline(
-    context: PlacedContext, said: dict[str, Any], inside: dict[str, Any], node: Node, path: str
+    context: ReadContext, said: dict[str, Any], inside: dict[str, Any], node: Node, path: str
 ) -> dict[str, Any]:
     """Return the deadline of each attempt, which the Job or its Pod may set, not both."""
     of_job, of_pod = said.get("activeDeadlineSeconds"), inside["max_duration"]
@@ -62,7 +71,7 @@ def _deadline(
 
 
 def _repeats(
-    context: PlacedContext, said: dict[str, Any], inside: dict[str, Any], node: Node, path: str
+    context: ReadContext, said: dict[str, Any], inside: dict[str, Any], node: Node, path: str
 ) -> dict[str, Any]:
     """Return retries and requeues, which are equal: Kubernetes counts a lost node as a failure."""
     if "backoffLimit" in said and "backoffLimitPerIndex" in said:
@@ -73,7 +82,7 @@ def _repeats(
     return {"retries": retries, "requeue": ATTEMPTS_LIMIT if retries == UNLIMITED else retries}
 
 
-def _array(context: PlacedContext, said: dict[str, Any], node: Node, path: str) -> dict[str, Any]:
+def _array(context: ReadContext, said: dict[str, Any], node: Node, path: str) -> dict[str, Any]:
     count, indexed = said.get("completions"), said.get("completionMode") == "Indexed"
     parallelism = said.get("parallelism", 1)
     if count is None and (indexed or parallelism > 1):
@@ -87,7 +96,7 @@ def _array(context: PlacedContext, said: dict[str, Any], node: Node, path: str) 
 
 
 def _nodes(
-    context: PlacedContext,
+    context: ReadContext,
     said: dict[str, Any],
     node: Node,
     path: str,
@@ -105,17 +114,10 @@ def _nodes(
     return count
 
 
-def _backoff(context: PlacedContext, node: Node, path: str) -> int | None:
+def _backoff(context: ReadContext, node: Node, path: str) -> int | None:
     if isinstance(node, Scalar) and node.text == str(NO_LIMIT):
         return UNLIMITED
-    return context.whole(node, path, 0, ATTEMPTS_LIMIT)
-
-
-def _mode(context: PlacedContext, node: Node, path: str) -> str | None:
-    mode = context.text(node, path)
-    if mode not in (None, "Indexed", "NonIndexed"):
-        context.problem(f"must be Indexed or NonIndexed, not '{shorten(mode)}'", node, path)
-    return mode
+    return requeue(context, node, path)
 
 
 TEMPLATE = FieldRules({"metadata": template_metadata, "spec": as_it_is})
@@ -123,7 +125,7 @@ JOB = FieldRules(
     {
         "completions": whole(1, COUNT_LIMIT),
         "parallelism": whole(1, NO_LIMIT),
-        "completionMode": _mode,
+        "completionMode": one_of({mode: mode for mode in ("Indexed", "NonIndexed")}),
         "backoffLimit": _backoff,
         "backoffLimitPerIndex": _backoff,
         "ttlSecondsAfterFinished": whole(0, SECONDS_LIMIT),
@@ -142,7 +144,7 @@ WHY = "only a headless Service that names the Pods of a Job in the same file is 
 HINT = "clusterIP: None, and selector: {job-name: NAME}"
 
 
-def service(context: PlacedContext, node: Node, path: str) -> str | None:
+def service(context: ReadContext, node: Node, path: str) -> str | None:
     """Return the name of the Job that a Service is for."""
     said = read_fields(context, node, path, SERVICE)
     if said.get("clusterIP") != "None":

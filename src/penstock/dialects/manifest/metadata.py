@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
-from penstock.dialects.reader import FieldRules, PlacedContext, below, mapping, matching, read_fields
+from penstock.dialects.reader import FieldRules, ReadContext, below, fields, mapping, matching, placed, read_fields
 from penstock.dialects.task.mounts import is_reference
-from penstock.dialects.task.runs import queue
+from penstock.dialects.task.runs import job_name, queue
 from penstock.dialects.yaml import Node
-from penstock.domain.names import name_problem, shorten
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-PLACEHOLDER = re.compile(r"<[^<>]{1,40}>")
 OF_THE_CLUSTER = ("the cluster wrote it", "remove it")
 OUR_OWN = "Penstock sets labels and annotations of its own"
 
@@ -22,40 +19,16 @@ class ManifestMetadata(NamedTuple):
     queue: str | None = None
 
 
-def metadata(context: PlacedContext, node: Node, path: str) -> ManifestMetadata:
+def metadata(context: ReadContext, node: Node, path: str) -> ManifestMetadata:
     said = read_fields(context, node, path, METADATA)
-    context.require(node, path, "name", "for example 'name: train'")
     return ManifestMetadata(said.get("name"), said.get("labels"))
 
 
-def _name(context: PlacedContext, node: Node, path: str) -> str | None:
-    text = context.text(node, path)
-    if text is None or placeholder(context, node, path, text):
-        return None
-    if context.found(name_problem(text, field=path, where=context.where(node))):
-        return None
-    context.says(node, path, "name")
-    return text
+reference = matching(is_reference, "is not a volume's name", "for example ml-data")
+"""Reads the name of a claim."""
 
 
-def placeholder(context: PlacedContext, node: Node, path: str, text: str) -> bool:
-    """Note a problem if the text has a placeholder such as `<username>`, as the storage tutorial's files do."""
-    found = PLACEHOLDER.search(text)
-    if found:
-        message = f"'{shorten(text)}' is still a pattern"
-        context.problem(message, node, path, f"replace {shorten(found[0])} with your own name")
-    return found is not None
-
-
-def reference(context: PlacedContext, node: Node, path: str) -> str | None:
-    """Read the name of a claim."""
-    text = context.text(node, path)
-    if text is None or placeholder(context, node, path, text):
-        return None
-    return matching(context, node, path, is_reference, "is not a volume's name", "for example ml-data")
-
-
-def _labels(context: PlacedContext, node: Node, path: str) -> str | None:
+def _labels(context: ReadContext, node: Node, path: str) -> str | None:
     """Return the queue, the only label with a meaning here."""
     found = None
     for key, value in mapping(context, node, path):
@@ -69,7 +42,7 @@ def _labels(context: PlacedContext, node: Node, path: str) -> str | None:
 
 
 METADATA = FieldRules(
-    readers={"name": _name, "labels": _labels},
+    readers={"name": placed(job_name, "name"), "labels": _labels},
     refused={
         "namespace": ("where things are made is for the admin: the setting kubernetes_namespace", "remove it"),
         "annotations": (OUR_OWN, "remove it"),
@@ -81,10 +54,8 @@ METADATA = FieldRules(
         ),
     },
     plain={"resourceVersion": {""}},
+    required={"name": "for example 'name: train'"},
 )
 NO_METADATA = FieldRules(readers={}, refused={**METADATA.refused, "labels": (OUR_OWN, "remove it")})
 """The metadata of a template, which has no name of its own."""
-
-
-def template_metadata(context: PlacedContext, node: Node, path: str) -> None:
-    read_fields(context, node, path, NO_METADATA)
+template_metadata = fields(NO_METADATA)

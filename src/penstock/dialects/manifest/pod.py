@@ -13,11 +13,13 @@ from penstock.dialects.manifest.unsupported import POD_PLAIN, POD_REFUSED
 from penstock.dialects.manifest.volumes import is_usual, mounted
 from penstock.dialects.reader import (
     FieldRules,
-    PlacedContext,
+    ReadContext,
     as_it_is,
     below,
+    each_once,
     fields_of,
     mapping,
+    matching,
     read_fields,
     sequence,
     text,
@@ -37,7 +39,7 @@ EXAMPLE = "one matchExpressions of key nvidia.com/gpu.product, operator In and v
 Products = tuple[str, ...]
 
 
-def products(context: PlacedContext, said: dict[str, Any], node: Node, path: str) -> Products:
+def products(context: ReadContext, said: dict[str, Any], node: Node, path: str) -> Products:
     """Return the GPU products of which any will do; empty is any product."""
     by_affinity: Products = said.get("affinity", ())
     by_selector: Products = said.get("nodeSelector", ())
@@ -47,7 +49,7 @@ def products(context: PlacedContext, said: dict[str, Any], node: Node, path: str
     return by_affinity or by_selector
 
 
-def node_selector(context: PlacedContext, node: Node, path: str) -> Products:
+def node_selector(context: ReadContext, node: Node, path: str) -> Products:
     found: Products = ()
     for key, value in mapping(context, node, path):
         here = below(path, key.text)
@@ -58,7 +60,7 @@ def node_selector(context: PlacedContext, node: Node, path: str) -> Products:
     return found
 
 
-def affinity(context: PlacedContext, node: Node, path: str) -> Products | None:
+def affinity(context: ReadContext, node: Node, path: str) -> Products | None:
     said = read_fields(context, node, path, AFFINITY)
     said = fields_of(context, said, "nodeAffinity", NODE_AFFINITY)
     said = fields_of(context, said, REQUIRED, REQUIREMENT)
@@ -70,7 +72,7 @@ def affinity(context: PlacedContext, node: Node, path: str) -> Products | None:
     return None if expression is None else _expression(context, *expression)
 
 
-def _the_one(context: PlacedContext, said: tuple[Node, str] | None) -> tuple[Node, str] | None:
+def _the_one(context: ReadContext, said: tuple[Node, str] | None) -> tuple[Node, str] | None:
     items = sequence(context, *said) if said else []
     if said and len(items) > 1:
         context.problem(f"has {len(items):,} items; one can be carried", *said, EXAMPLE)
@@ -78,7 +80,7 @@ def _the_one(context: PlacedContext, said: tuple[Node, str] | None) -> tuple[Nod
     return items[0] if items else None
 
 
-def _expression(context: PlacedContext, node: Node, path: str) -> Products | None:
+def _expression(context: ReadContext, node: Node, path: str) -> Products | None:
     said = read_fields(context, node, path, EXPRESSION)
     key, operator = said.get("key"), said.get("operator")
     if key != PRODUCT_LABEL:
@@ -92,20 +94,15 @@ def _expression(context: PlacedContext, node: Node, path: str) -> Products | Non
     return None
 
 
-def _names(context: PlacedContext, items: list[tuple[Node, str]]) -> Products:
-    found: dict[str, None] = {}
-    for node, path in items[: PRODUCTS_LIMIT + 1]:
-        name = context.text(node, path)
-        if name is None:
-            continue
-        if not PRODUCT.match(name) or name == ANY:
-            context.problem(f"'{shorten(name)}' names no GPU product", node, path, "for example NVIDIA-A10")
-        found[name] = None
+def _names(context: ReadContext, items: list[tuple[Node, str]]) -> Products:
     if len(items) > PRODUCTS_LIMIT:
         context.problem(f"names {len(items):,} products; {PRODUCTS_LIMIT} at most", *items[PRODUCTS_LIMIT])
     if items:
         context.says(*items[0], "resources", "accelerators")
-    return tuple(found)
+    return each_once(context, items[:PRODUCTS_LIMIT], _product)
+
+
+_product = matching(lambda name: PRODUCT.match(name) and name != ANY, "names no GPU product", "for example NVIDIA-A10")
 
 
 NOT_REQUIRED = ("only a GPU product that is required can be chosen", f"use {REQUIRED}")
@@ -126,8 +123,7 @@ RESTARTS = {
 }
 
 
-def pod(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
-    """Return the fields of a Spec that a Pod sets."""
+def pod(context: ReadContext, node: Node, path: str) -> dict[str, Any]:
     said = pod_spec(context, node, path)
     policy = said.pop("restartPolicy", None) or "Always"
     if policy not in RESTARTS:
@@ -141,18 +137,14 @@ def pod(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
     return {**said, **restarts}
 
 
-def only_node(context: PlacedContext, node: Node, path: str) -> Node:
-    return node
-
-
-def told_of_restarts(context: PlacedContext, said: dict[str, Any], what: str) -> None:
+def told_of_restarts(context: ReadContext, said: dict[str, Any], what: str) -> None:
     if said.get("max_duration"):
         context.notices.append(f"{what}: activeDeadlineSeconds ends an attempt, and the next begins")
     if any(there.path != SHARED_MEMORY for there in said["scratch"]):
         context.notices.append(f"{what}: each attempt begins with empty emptyDirs")
 
 
-def pod_spec(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
+def pod_spec(context: ReadContext, node: Node, path: str) -> dict[str, Any]:
     """Return the fields that a Pod's spec sets, with `restartPolicy` and `subdomain` as written."""
     said = read_fields(context, node, path, POD)
     inside = _the_container(context, said.get("containers"), node, path)
@@ -174,7 +166,7 @@ def pod_spec(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
     }
 
 
-def _the_container(context: PlacedContext, said: tuple[Node, str] | None, node: Node, path: str) -> dict[str, Any]:
+def _the_container(context: ReadContext, said: tuple[Node, str] | None, node: Node, path: str) -> dict[str, Any]:
     items = sequence(context, *said) if said else []
     if len(items) > 1:
         hint = "put each into a workload of its own"
@@ -194,7 +186,7 @@ POD = FieldRules(
         "terminationGracePeriodSeconds": whole(0, SECONDS_LIMIT),
         "affinity": affinity,
         "nodeSelector": node_selector,
-        "subdomain": only_node,
+        "subdomain": as_it_is,
         "imagePullSecrets": pull_secrets,
     },
     POD_REFUSED,

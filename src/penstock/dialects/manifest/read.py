@@ -9,7 +9,7 @@ from penstock.dialects.manifest.job import Services, job, service
 from penstock.dialects.manifest.metadata import ManifestMetadata, metadata
 from penstock.dialects.manifest.pod import pod
 from penstock.dialects.manifest.volumes import claim
-from penstock.dialects.reader import FieldRules, PlacedContext, as_it_is, placed, read_fields, text
+from penstock.dialects.reader import FieldRules, ReadContext, as_it_is, below, placed, read_fields, text
 from penstock.dialects.task.read import Task
 from penstock.dialects.yaml import Node, Pairs, Scalar
 from penstock.domain.names import shorten
@@ -39,8 +39,6 @@ class ManifestWorkload(NamedTuple):
 
 
 class NewClaim(NamedTuple):
-    """A volume to be created, as requested."""
-
     name: str
     size: str
     storage_class: str | None
@@ -65,12 +63,13 @@ def services(opened: list[Read], source: str, problems: list[Problem]) -> Servic
     jobs = {_name_of(top) for top, kind, _ in opened if kind == JOB}
     found = {}
     for top, _, path in (one for one in opened if one[1] == SERVICE):
-        context = PlacedContext(source)
+        context = ReadContext(source)
         about, spec = _parts(context, top, path)
         wanted = service(context, *spec) if spec else None
         if wanted and wanted not in jobs:
-            here = f"{path}.spec.selector" if path else "spec.selector"
-            context.problem(f"there is no Job '{shorten(wanted)}' in this file", top, here)
+            context.problem(
+                f"there is no Job '{shorten(wanted)}' in this file", top, below(below(path, "spec"), "selector")
+            )
         if about.name and wanted:
             found[about.name] = wanted
         problems += context.problems
@@ -83,17 +82,13 @@ def _name_of(top: Pairs) -> str | None:
     return next((node.text for key, node in pairs if key.text == "name" and isinstance(node, Scalar)), None)
 
 
-def _parts(context: PlacedContext, top: Pairs, path: str) -> tuple[ManifestMetadata, tuple[Node, str] | None]:
+def _parts(context: ReadContext, top: Pairs, path: str) -> tuple[ManifestMetadata, tuple[Node, str] | None]:
     said = read_fields(context, top, path, MANIFEST)
-    prefix = f"{path}." if path else ""
-    for key in ("metadata", "spec"):
-        if key not in said:
-            context.problem("is missing", top, f"{prefix}{key}")
     return said.get("metadata", ManifestMetadata()), said.get("spec")
 
 
 def manifest(
-    context: PlacedContext, top: Pairs, kind: str, path: str, services: Services
+    context: ReadContext, top: Pairs, kind: str, path: str, services: Services
 ) -> ManifestWorkload | ManifestVolume | None:
     about, spec = _parts(context, top, path)
     context.places[()] = (context.where(top), kind)
@@ -114,5 +109,7 @@ def manifest(
 
 STATUS = {"status": ("the cluster wrote it", "remove it")}
 MANIFEST = FieldRules(
-    {"apiVersion": text, "kind": placed(text, "kind"), "metadata": metadata, "spec": as_it_is}, STATUS
+    {"apiVersion": text, "kind": placed(text, "kind"), "metadata": metadata, "spec": as_it_is},
+    STATUS,
+    required={"metadata": None, "spec": None},
 )

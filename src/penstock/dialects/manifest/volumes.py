@@ -10,8 +10,10 @@ from penstock.dialects.manifest.metadata import reference
 from penstock.dialects.manifest.unsupported import MOUNT_PLAIN, MOUNT_REFUSED, PVC_PLAIN, PVC_REFUSED, VOLUME_REFUSED
 from penstock.dialects.reader import (
     FieldRules,
-    PlacedContext,
+    ReadContext,
     as_it_is,
+    each_once,
+    fields,
     fields_of,
     flag,
     placed,
@@ -22,7 +24,7 @@ from penstock.dialects.reader import (
 from penstock.dialects.task.mounts import (
     MOUNTS_LIMIT,
     Mounted,
-    access_modes,
+    access_mode,
     mount_target,
     mounted_apart,
     size_as_written,
@@ -40,7 +42,7 @@ Said = tuple[Node, str] | None
 
 
 @dataclass(slots=True)
-class MountSource:
+class VolumeEntry:
     node: Node
     path: str
     claim: str | None = None
@@ -50,7 +52,7 @@ class MountSource:
     mounted: list[str] = field(default_factory=list)
 
 
-def mounted(context: PlacedContext, volumes: Said, mounts: Said, memory_limit: int | None) -> Mounted:
+def mounted(context: ReadContext, volumes: Said, mounts: Said, memory_limit: int | None) -> Mounted:
     """Return every mount and scratch, and /dev/shm as Kubernetes would make it."""
     sources = _sources(context, *volumes) if volumes else {}
     found: dict[str, Mount | Scratch] = {}
@@ -82,7 +84,7 @@ def is_usual(scratch: Scratch, memory_limit: int | None) -> bool:
     return scratch == Scratch(path=SHARED_MEMORY, medium=Medium.memory, size_bytes=half)
 
 
-def _fitting(context: PlacedContext, scratch: Scratch, memory_limit: int | None) -> Scratch:
+def _fitting(context: ReadContext, scratch: Scratch, memory_limit: int | None) -> Scratch:
     """Limit a ramdisk to the memory limit, as Kubernetes does."""
     if scratch.medium is Medium.disk or not memory_limit or (scratch.size_bytes or 0) <= memory_limit:
         return scratch
@@ -93,8 +95,8 @@ def _fitting(context: PlacedContext, scratch: Scratch, memory_limit: int | None)
 # volumes
 
 
-def _sources(context: PlacedContext, node: Node, path: str) -> dict[str, MountSource]:
-    found: dict[str, MountSource] = {}
+def _sources(context: ReadContext, node: Node, path: str) -> dict[str, VolumeEntry]:
+    found: dict[str, VolumeEntry] = {}
     for item, here in sequence(context, node, path):
         before = len(context.problems)
         said = read_fields(context, item, here, VOLUME)
@@ -102,39 +104,25 @@ def _sources(context: PlacedContext, node: Node, path: str) -> dict[str, MountSo
         name = said.get("name")
         if name in found:
             context.problem(f"another volume is called '{shorten(name)}' already", item, f"{here}.name")
-        context.require(item, here, "name")
         source = _source(said, keys, item, here)
         if source is None and len(context.problems) == before:
             context.problem("names no source", item, here, "persistentVolumeClaim, or 'emptyDir: {}'")
         if name is not None:
-            found.setdefault(name, source or MountSource(item, here))
+            found.setdefault(name, source or VolumeEntry(item, here))
     return found
 
 
-def _source(said: dict[str, Any], keys: set[str], node: Node, path: str) -> MountSource | None:
+def _source(said: dict[str, Any], keys: set[str], node: Node, path: str) -> VolumeEntry | None:
     if "persistentVolumeClaim" in said:
-        claim, read_only = said["persistentVolumeClaim"]
-        return MountSource(node, path, claim=claim, read_only=read_only)
+        claim = said["persistentVolumeClaim"]
+        return VolumeEntry(node, path, claim=claim.get("claimName", ""), read_only=claim.get("readOnly", False))
     if "emptyDir" in keys:
-        medium, amount = said.get("emptyDir", (Medium.disk, None))
-        return MountSource(node, path, medium=medium, size_bytes=amount)
+        empty = said.get("emptyDir", {})
+        return VolumeEntry(node, path, medium=empty.get("medium", Medium.disk), size_bytes=empty.get("sizeLimit"))
     return None
 
 
-def _claim(context: PlacedContext, node: Node, path: str) -> tuple[str, bool] | None:
-    said = read_fields(context, node, path, CLAIM)
-    if "claimName" in said:
-        return said["claimName"], said.get("readOnly", False)
-    context.require(node, path, "claimName", "for example 'claimName: ml-data'")
-    return None
-
-
-def _empty_dir(context: PlacedContext, node: Node, path: str) -> tuple[Medium, int | None]:
-    said = read_fields(context, node, path, EMPTY_DIR)
-    return said.get("medium", Medium.disk), said.get("sizeLimit")
-
-
-def _medium(context: PlacedContext, node: Node, path: str) -> Medium | None:
+def _medium(context: ReadContext, node: Node, path: str) -> Medium | None:
     name = context.text(node, path)
     if name in ("", "Memory"):
         return Medium.memory if name else Medium.disk
@@ -143,16 +131,22 @@ def _medium(context: PlacedContext, node: Node, path: str) -> Medium | None:
     return None
 
 
-VOLUME = FieldRules({"name": text, "persistentVolumeClaim": _claim, "emptyDir": _empty_dir}, VOLUME_REFUSED)
-CLAIM = FieldRules({"claimName": reference, "readOnly": flag})
+CLAIM = FieldRules(
+    {"claimName": reference, "readOnly": flag}, required={"claimName": "for example 'claimName: ml-data'"}
+)
 EMPTY_DIR = FieldRules({"medium": _medium, "sizeLimit": size})
+VOLUME = FieldRules(
+    {"name": text, "persistentVolumeClaim": fields(CLAIM), "emptyDir": fields(EMPTY_DIR)},
+    VOLUME_REFUSED,
+    required={"name": None},
+)
 
 
 # volumeMounts
 
 
 def _place(
-    context: PlacedContext, node: Node, path: str, sources: dict[str, MountSource], found: dict[str, Mount | Scratch]
+    context: ReadContext, node: Node, path: str, sources: dict[str, VolumeEntry], found: dict[str, Mount | Scratch]
 ) -> Mount | Scratch | None:
     before = len(context.problems)
     said = read_fields(context, node, path, MOUNT)
@@ -176,7 +170,7 @@ def _place(
     return _scratch(context, node, path, source, said.get("readOnly", False))
 
 
-def _scratch(context: PlacedContext, node: Node, path: str, source: MountSource, read_only: bool) -> Scratch:
+def _scratch(context: ReadContext, node: Node, path: str, source: VolumeEntry, read_only: bool) -> Scratch:
     if len(source.mounted) > 1:
         message = f"an emptyDir has one path here, and this one is at '{source.mounted[0]}' already"
         context.problem(message, node, f"{path}.mountPath", "mount it once, or link from the other path to it")
@@ -185,7 +179,7 @@ def _scratch(context: PlacedContext, node: Node, path: str, source: MountSource,
     return Scratch(path=source.mounted[-1], medium=source.medium, size_bytes=source.size_bytes)
 
 
-def _path(context: PlacedContext, node: Node, path: str) -> tuple[str, Node] | None:
+def _path(context: ReadContext, node: Node, path: str) -> tuple[str, Node] | None:
     where = mount_target(context, node, path)
     return None if where is None else (where, node)
 
@@ -193,7 +187,7 @@ def _path(context: PlacedContext, node: Node, path: str) -> tuple[str, Node] | N
 MOUNT = FieldRules({"name": text, "mountPath": _path, "readOnly": flag}, MOUNT_REFUSED, MOUNT_PLAIN)
 
 
-def claim(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
+def claim(context: ReadContext, node: Node, path: str) -> dict[str, Any]:
     said = read_fields(context, node, path, PVC)
     if "accessModes" not in said and _complete(context, path, "accessModes"):
         context.problem("is missing", node, f"{path}.accessModes", "for example [ReadWriteOnce]")
@@ -206,25 +200,23 @@ def claim(context: PlacedContext, node: Node, path: str) -> dict[str, Any]:
     }
 
 
-def _complete(context: PlacedContext, path: str, name: str) -> bool:
+def _complete(context: ReadContext, path: str, name: str) -> bool:
     """Tell whether no problem was noted for the field yet."""
     return not any(problem.get("field", "").startswith(f"{path}.{name}") for problem in context.problems)
 
 
-def _storage_class(context: PlacedContext, node: Node, path: str) -> str | None:
+def _storage_class(context: ReadContext, node: Node, path: str) -> str | None:
     if isinstance(node, Scalar) and not node.text:
         context.problem("is empty: only volumes that are made when they are asked for are carried", node, path)
         return None
-    context.says(node, path, "storage_class")
     return reference(context, node, path)
 
 
-def _modes(context: PlacedContext, node: Node, path: str) -> tuple[AccessMode, ...] | None:
-    context.says(node, path, "access_modes")
-    return access_modes(context, sequence(context, node, path)) or None
+def _modes(context: ReadContext, node: Node, path: str) -> tuple[AccessMode, ...] | None:
+    return each_once(context, sequence(context, node, path), access_mode) or None
 
 
-def _resources(context: PlacedContext, node: Node, path: str) -> str | None:
+def _resources(context: ReadContext, node: Node, path: str) -> str | None:
     said = read_fields(context, node, path, RESOURCES)
     size: str | None = fields_of(context, said, "requests", REQUESTS).get("storage")
     return size
@@ -233,5 +225,11 @@ def _resources(context: PlacedContext, node: Node, path: str) -> str | None:
 REQUESTS = FieldRules({"storage": placed(size_as_written, "size")})
 RESOURCES = FieldRules({"requests": as_it_is}, {"limits": ("a volume has the size it requests", "remove it")})
 PVC = FieldRules(
-    {"storageClassName": _storage_class, "accessModes": _modes, "resources": _resources}, PVC_REFUSED, PVC_PLAIN
+    {
+        "storageClassName": placed(_storage_class, "storage_class"),
+        "accessModes": placed(_modes, "access_modes"),
+        "resources": _resources,
+    },
+    PVC_REFUSED,
+    PVC_PLAIN,
 )

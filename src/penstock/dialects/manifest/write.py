@@ -11,7 +11,6 @@ from penstock.dialects.manifest.job import JOB_LABELS, NO_LIMIT
 from penstock.dialects.manifest.metadata import QUEUE_LABEL
 from penstock.dialects.manifest.pod import PRODUCT_LABEL, REQUIRED
 from penstock.dialects.manifest.volumes import default_shared_memory
-from penstock.dialects.task.program import ARGUMENT_LIMIT
 from penstock.dialects.task.runs import ATTEMPTS_LIMIT
 from penstock.dialects.task.write import show_milli, show_size
 from penstock.dialects.writer import FlowList, FlowMapping, QuotedText, dump, only_said
@@ -134,8 +133,7 @@ def _key_of(each: FromSecret) -> FlowMapping:
 
 def own_variables(spec: Spec) -> list[Mapping[str, Any]]:
     """Return the variables that several nodes need, and others that the program's text names."""
-    text = "\n".join([spec.setup or "", *([spec.run] if isinstance(spec.run, str) else spec.run or ())])
-    words = set(re.findall(r"\w+", text))
+    words = set(re.findall(r"\w+", _program_text(spec)))
     return [
         variable
         for name, variable in _own(spec).items()
@@ -310,8 +308,6 @@ def unsaid(spec: Spec, name: str, image: str | None) -> Iterator[str]:
         yield "num_nodes: nodes start one by one as they find room, not all together"
     if any(not product.startswith("NVIDIA-") for product in spec.resources.gpu_products):
         yield "accelerators: write the products as the nodes' label nvidia.com/gpu.product has them"
-    if any(":" in there for there in [*(m.path for m in spec.mounts), *(s.path for s in spec.scratch)]):
-        yield "volumes: Kubernetes takes no path with ':' in it"
 
 
 def _of_documents(spec: Spec) -> Iterator[str]:
@@ -327,24 +323,20 @@ def _of_documents(spec: Spec) -> Iterator[str]:
 
 
 def _of_programs(spec: Spec) -> Iterator[str]:
-    text = "\n".join([spec.setup or "", *([spec.run] if isinstance(spec.run, str) else spec.run or ())])
-    named = [variable for variable in UNKNOWN_VARIABLES if variable in text]
+    named = [variable for variable in UNKNOWN_VARIABLES if variable in _program_text(spec)]
     if spec.run is None:
         yield "run: none is said, so the image's own command runs"
     if named:
         yield f"run: nobody sets {', '.join(named)}"
-    if isinstance(spec.run, str) and len(text.encode()) >= ARGUMENT_LIMIT:
-        yield f"run: a program takes no text beyond {ARGUMENT_LIMIT // 1024} KiB; put it into the image or a volume"
+
+
+def _program_text(spec: Spec) -> str:
+    return "\n".join([spec.setup or "", *([spec.run] if isinstance(spec.run, str) else spec.run or ())])
 
 
 def _of_repeats(spec: Spec) -> Iterator[str]:
-    if spec.nodes > 1:
-        if spec.retries or spec.requeue or spec.restart:
-            yield "retries, requeue, restart: Kubernetes repeats a node alone, so here none is repeated"
-        return
-    if spec.restart and not spec.array:
-        if spec.requeue or spec.ttl is not None:
-            yield "requeue, ttl: a Pod that restarts always does so for ever on its node"
-        return
-    if (spec.requeue or 0) != (ATTEMPTS_LIMIT if spec.retries == UNLIMITED else spec.retries):
+    if spec.nodes > 1 and (spec.retries or spec.requeue or spec.restart):
+        yield "retries, requeue, restart: Kubernetes repeats a node alone, so here none is repeated"
+    after_failures = ATTEMPTS_LIMIT if spec.retries == UNLIMITED else spec.retries
+    if spec.nodes == 1 and not spec.restart and (spec.requeue or 0) != after_failures:
         yield "requeue: Kubernetes repeats after a lost node as often as after a failure"

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from difflib import get_close_matches
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from penstock.dialects.reader import ReadContext
-from penstock.dialects.yaml import PROBLEMS_SHOWN, Node, Pairs, Scalar, is_null
+from penstock.dialects.reader import ReadContext, Reader, nearest_word
+from penstock.dialects.yaml import Node, Pairs, Scalar, is_null
 from penstock.domain.names import shorten
-
-Reader = Callable[[ReadContext, Node, str], Any]
-"""Reads one key's value; None if it is not set, or if a problem was noted."""
 
 IGNORED = frozenset(["config", "inputs", "outputs", "experimental", "event_callback"])
 IGNORED_RESOURCES = frozenset(
@@ -125,24 +121,22 @@ def read_keys(
                 message, hint = REFUSED[prefix + name]
                 context.problem(message, key, prefix + name, hint)
         else:
-            # The search for the nearest key is dear; nobody reads its result beyond the problems shown.
-            nearest = _nearest(name, prefix, readers) if len(context.problems) < PROBLEMS_SHOWN else None
-            context.problem("is not a known key", key, prefix + shorten(name), nearest)
+            hint = _hint(context, name, prefix, readers)
+            context.problem("is not a known key", key, prefix + shorten(name), hint)
     return said
 
 
-def _nearest(name: str, prefix: str, readers: Collection[str]) -> str:
+def _hint(context: ReadContext, name: str, prefix: str, readers: Collection[str]) -> str:
     if prefix not in ("", PREFIX):
-        near = get_close_matches(name[:60].lower(), readers, n=1, cutoff=0.5)
-        return f"did you mean '{near[0]}'?" if near else f"the keys here are {', '.join(readers)}"
+        near = nearest_word(context, name.lower(), readers, 0.5)
+        return f"did you mean '{near}'?" if near else f"the keys here are {', '.join(readers)}"
     if not prefix and name in OF_A_MANIFEST:
         return "a document with a 'kind' is taken by: penstock apply -f FILE"
     here, elsewhere = (RESOURCES, TOP_LEVEL) if prefix else (TOP_LEVEL, RESOURCES)
     if name in elsewhere:
         return "it belongs at the top level" if prefix else "it belongs under 'resources'"
-    word = OTHER_WORDS.get(name.lower())
-    near = [word] if word else get_close_matches(name[:60].lower(), [*here, *elsewhere], n=1, cutoff=0.5)
+    near = OTHER_WORDS.get(name.lower()) or nearest_word(context, name.lower(), [*here, *elsewhere], 0.5)
     if not near:
         return f"the keys here are {', '.join(here)}"
-    place = "" if near[0] in here else " at the top level" if prefix else " under 'resources'"
-    return f"did you mean '{near[0]}'{place}?"
+    place = "" if near in here else " at the top level" if prefix else " under 'resources'"
+    return f"did you mean '{near}'{place}?"

@@ -9,10 +9,9 @@ in part: `/home: {name: home, storage: nfs01}`, `/data: {name: datasets, group: 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from penstock.dialects.reader import ReadContext, flag, matching, parsed
-from penstock.dialects.task.keys import Reader, read_keys
+from penstock.dialects.reader import ReadContext, Reader, flag, matching, member, one_of, parsed
+from penstock.dialects.task.keys import read_keys
 from penstock.dialects.yaml import Node, Pairs, Scalar
 from penstock.domain.names import USER, VOLUME_REFERENCE, VOLUME_REFERENCE_LIMIT, shorten
 from penstock.domain.paths import mount_path
@@ -57,8 +56,7 @@ def _named(there: Mount | Scratch) -> str:
     return f"a volume already: '{there.volume}'" if isinstance(there, Mount) else "a scratch already"
 
 
-def mount_target(context: ReadContext, node: Node, path: str) -> str | None:
-    return parsed(context, node, path, mount_path)
+mount_target = parsed(mount_path)
 
 
 def _there(context: ReadContext, node: Node, field: str, where: str) -> Mount | Scratch | None:
@@ -89,13 +87,9 @@ def _written_out(context: ReadContext, node: Pairs, field: str, where: str) -> M
     if "name" in said:
         return Mount(path=where, volume=said.pop("name"), **said)
     if "size" in said or "medium" in said:
-        return _scratch(said, where)
+        return Scratch(path=where, medium=said.get("medium", Medium.disk), size_bytes=said.get("size"))
     context.problem("says neither a volume's name nor the size or medium of a scratch", node, field, SCRATCH_EXAMPLE)
     return None
-
-
-def _scratch(said: dict[str, Any], where: str) -> Scratch:
-    return Scratch(path=where, medium=said.get("medium", Medium.disk), size_bytes=said.get("size"))
 
 
 def _name(context: ReadContext, node: Node, path: str) -> str | None:
@@ -107,63 +101,31 @@ def _name(context: ReadContext, node: Node, path: str) -> str | None:
     return None
 
 
-def size(context: ReadContext, node: Node, path: str) -> int | None:
-    return parsed(context, node, path, lambda text: parse_bytes(text, bare=False), "for example 10Gi")
+size = parsed(lambda text: parse_bytes(text, bare=False), "for example 10Gi")
 
 
-def size_as_written(context: ReadContext, node: Node, path: str) -> str | None:
-    """Read the size of a volume to be created, and return it as written."""
-
-    def checked(text: str) -> str:
-        parse_bytes(text)
-        return text
-
-    return parsed(context, node, path, checked, "for example 10Gi")
+def _as_written(text: str) -> str:
+    parse_bytes(text)
+    return text
 
 
-def access_modes(context: ReadContext, items: Iterable[tuple[Node, str]]) -> tuple[AccessMode, ...]:
-    found: dict[AccessMode, None] = {}
-    for item, path in items:
-        mode = context.text(item, path)
-        if mode is None:
-            continue
-        if mode in AccessMode.__members__:
-            found[AccessMode(mode)] = None
-        else:
-            context.problem(f"'{shorten(mode)}' is not an access mode", item, path, f"one of {', '.join(AccessMode)}")
-    return tuple(found)
-
-
-def _medium(context: ReadContext, node: Node, path: str) -> Medium | None:
-    text = context.text(node, path, "disk or memory")
-    if text is None:
-        return None
-    if text.lower() in ("disk", "memory"):
-        return Medium(text.lower())
-    context.problem(f"must be disk or memory, not '{shorten(text)}'", node, path)
-    return None
-
-
-def group(context: ReadContext, node: Node, path: str) -> str | None:
-    message = "is not a group's name: letters, digits, '.', '_', '@' and '-', 64 characters at most"
-    return matching(context, node, path, USER.match, message, "for example pwm.resource")
+size_as_written = parsed(_as_written, "for example 10Gi")
+"""Reads the size of a volume to be created, and returns it as written."""
+access_mode = member(AccessMode, "an access mode")
+group = matching(
+    USER.match,
+    "is not a group's name: letters, digits, '.', '_', '@' and '-', 64 characters at most",
+    "for example pwm.resource",
+)
+storage = matching(
+    lambda name: is_reference(name) and name != EVERYTHING, "is not a storage's name", "for example nfs01"
+)
+sub_path = parsed(directory_below, "for example datasets/images")
 
 
 def made_on(context: ReadContext, node: Node, path: str) -> str | None:
     """Read the storage of a new volume; `pwm.all` is the disk of whichever node uses it first."""
     return EVERYTHING if isinstance(node, Scalar) and node.text == EVERYTHING else storage(context, node, path)
-
-
-def storage(context: ReadContext, node: Node, path: str) -> str | None:
-    return matching(context, node, path, _is_storage, "is not a storage's name", "for example nfs01")
-
-
-def _is_storage(name: str) -> bool:
-    return is_reference(name) and name != EVERYTHING
-
-
-def sub_path(context: ReadContext, node: Node, path: str) -> str | None:
-    return parsed(context, node, path, directory_below, "for example datasets/images")
 
 
 VOLUME: dict[str, Reader] = {
@@ -173,4 +135,4 @@ VOLUME: dict[str, Reader] = {
     "storage": made_on,
     "sub_path": sub_path,
 }
-SCRATCH: dict[str, Reader] = {"size": size, "medium": _medium}
+SCRATCH: dict[str, Reader] = {"size": size, "medium": one_of({medium.value: medium for medium in Medium})}

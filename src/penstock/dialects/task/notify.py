@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from penstock.dialects.reader import ReadContext
-from penstock.dialects.yaml import Items, Node, Pairs, is_null
+from penstock.dialects.reader import ReadContext, each_once, matching, member, one_or_more
+from penstock.dialects.yaml import Node, Pairs, Scalar, is_null
 from penstock.domain.names import shorten
 from penstock.domain.states import State
 from penstock.domain.workloads import Notice
@@ -28,10 +28,8 @@ def notify(context: ReadContext, node: Node, path: str) -> tuple[Notice, ...]:
         said: list[tuple[Node, str, Node | None]] = [
             (key, f"{path}.{shorten(key.text)}", states) for key, states in node.items
         ]
-    elif type(node) is Items:
-        said = [(item, f"{path}[{number}]", None) for number, item in enumerate(node.items)]
     else:
-        said = [(node, path, None)]
+        said = [(item, here, None) for item, here in one_or_more(node, path)]
     if context.too_many(said, NOTICES_LIMIT, node, path):
         return ()
     found: list[tuple[Node, str, Notice]] = []
@@ -40,10 +38,10 @@ def notify(context: ReadContext, node: Node, path: str) -> tuple[Notice, ...]:
         on = HOW_IT_ENDED if states is None else states_of(context, states, here)
         if to and on:
             found.append((address, here, Notice(to=to, on=on)))
-    return each_once(context, found)
+    return notices_of(context, found)
 
 
-def each_once(context: ReadContext, notices: Iterable[tuple[Node, str, Notice]]) -> tuple[Notice, ...]:
+def notices_of(context: ReadContext, notices: Iterable[tuple[Node, str, Notice]]) -> tuple[Notice, ...]:
     """Return the notices, Telegram first, so that equal requests are equal in whatever order they were written."""
     found: dict[str, Notice] = {}
     for node, path, notice in notices:
@@ -57,44 +55,13 @@ def states_of(context: ReadContext, node: Node, path: str) -> tuple[State, ...]:
     """Read a state or a list of states; the default is how the task ended."""
     if is_null(node):
         return HOW_IT_ENDED
-    items = node.items if type(node) is Items else [node]
+    items = one_or_more(node, path)
     if not items:
         context.problem("names no state", node, path, f"for example [{', '.join(HOW_IT_ENDED)}]")
-    found: dict[State, None] = {}
-    for item in items:
-        text = context.text(item, path)
-        if text is None:
-            continue
-        if text in State.__members__:
-            found[State(text)] = None
-        else:
-            near = f"did you mean {text.upper()}?" if text.upper() in State.__members__ else None
-            context.problem(f"'{shorten(text)}' is not a state", item, path, near or f"one of {', '.join(State)}")
-    return tuple(found)
+    return each_once(context, items, _state)
 
 
-def _address(context: ReadContext, node: Node, path: str) -> str | None:
-    text = context.text(node, path, EXAMPLE)
-    if text is None:
-        return None
-    if text.startswith(TELEGRAM):
-        return telegram(context, node, path, text.removeprefix(TELEGRAM))
-    return webhook(context, node, path, text)
-
-
-def telegram(context: ReadContext, node: Node, path: str, chat: str) -> str | None:
-    if CHAT.match(chat):
-        return TELEGRAM + chat
-    hint = "a number, such as 12345, or the name of a channel, such as @lab"
-    context.problem(f"'{shorten(chat)}' is not a chat of Telegram", node, path, hint)
-    return None
-
-
-def webhook(context: ReadContext, node: Node, path: str, text: str) -> str | None:
-    if not _is_address(text):
-        context.problem(f"'{shorten(text)}' is not an address one can be told at", node, path, EXAMPLE)
-        return None
-    return text
+_state = member(State, "a state")
 
 
 def _is_address(text: str) -> bool:
@@ -105,3 +72,21 @@ def _is_address(text: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         return False
+
+
+def _address(context: ReadContext, node: Node, path: str) -> str | None:
+    text = context.text(node, path, EXAMPLE)
+    if text is None or not text.startswith(TELEGRAM):
+        return text and webhook(context, node, path)
+    return telegram(context, Scalar(text.removeprefix(TELEGRAM), quoted=True, mark=node.mark), path)
+
+
+def telegram(context: ReadContext, node: Node, path: str) -> str | None:
+    chat = _chat(context, node, path)
+    return chat and TELEGRAM + chat
+
+
+_chat = matching(
+    CHAT.match, "is not a chat of Telegram", "a number, such as 12345, or the name of a channel, such as @lab"
+)
+webhook = matching(_is_address, "is not an address one can be told at", EXAMPLE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from penstock.dialects.reader import ReadContext, kind_of
+from penstock.dialects.reader import ReadContext, kind_of, one_or_more, sequence
 from penstock.dialects.yaml import Items, Node, Scalar, is_null
 from penstock.domain.environment import ENTRIES_LIMIT, is_ours, name_problem, total_problem, value_problem
 from penstock.domain.names import shorten
@@ -69,12 +69,10 @@ PORT_EXAMPLE = "for example 8888, or 53/udp"
 
 
 def ports(context: ReadContext, node: Node, path: str) -> tuple[Port, ...]:
-    """Read ports: `8888`, or a list of such."""
-    items = node.items if type(node) is Items else [node]
+    items = one_or_more(node, path)
     if context.too_many(items, PORTS_LIMIT, node, path):
         return ()
-    places = [path if item is node else f"{path}[{number}]" for number, item in enumerate(items)]
-    read = [(item, here, port(context, item, here)) for item, here in zip(items, places, strict=True)]
+    read = [(item, here, port(context, item, here)) for item, here in items]
     return once(context, [(item, here, found) for item, here, found in read if found])
 
 
@@ -142,7 +140,7 @@ def arguments(context: ReadContext, node: Items, path: str, example: str) -> tup
     if not 1 <= len(node.items) <= ARGUMENTS_LIMIT:
         context.problem(f"has {len(node.items):,} items; 1 to {ARGUMENTS_LIMIT:,} can be", node, path, example)
         return None
-    found = [argument(context, item, f"{path}[{number}]") for number, item in enumerate(node.items)]
+    found = [argument(context, item, here) for item, here in sequence(context, node, path)]
     if len(context.problems) > before:
         return None
     if not found[0].strip():

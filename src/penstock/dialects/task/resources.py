@@ -14,8 +14,8 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from penstock.dialects.reader import ReadContext, flag, parsed
-from penstock.dialects.task.keys import IGNORED_RESOURCES, Reader, read_keys
+from penstock.dialects.reader import ReadContext, Reader, flag, parsed
+from penstock.dialects.task.keys import IGNORED_RESOURCES, read_keys
 from penstock.dialects.task.runs import recovery
 from penstock.dialects.yaml import Items, Node, Pairs, Scalar, is_null
 from penstock.domain.names import shorten
@@ -39,7 +39,8 @@ def accelerators(context: ReadContext, node: Node, path: str) -> Wish | None:
     if type(node) is Pairs:
         wishes = [_pair(context, key, value, path) for key, value in node.items]
     elif type(node) is Items:
-        wishes = [_item(context, item, path) for item in node.items]
+        texts = [(item, context.text(item, path, EXAMPLE)) for item in node.items]
+        wishes = [None if text is None else _one(context, item, text, path) for item, text in texts]
     good = [wish for wish in wishes if wish is not None]
     if len(good) < len(wishes):
         return None
@@ -69,11 +70,6 @@ def _pair(context: ReadContext, key: Scalar, value: Node, path: str) -> Wish | N
     return _one(context, value, f"{key.text}:{value.text}", path)
 
 
-def _item(context: ReadContext, item: Node, path: str) -> Wish | None:
-    text = context.text(item, path, EXAMPLE)
-    return None if text is None else _one(context, item, text, path)
-
-
 def _one(context: ReadContext, node: Node, text: str, path: str) -> Wish | None:
     """Read `2`, `any`, `any:2`, `A10` or `A10:1`."""
     product, colon, number = text.rpartition(":")
@@ -96,7 +92,6 @@ GPUS = "accelerators"
 
 
 def alternatives(context: ReadContext, node: Node, path: str) -> list[Pairs] | None:
-    """Return the alternatives in the list."""
     items = node.items if type(node) is Items else []
     found = [item for item in items if type(item) is Pairs]
     if found and len(found) == len(items):
@@ -113,12 +108,12 @@ def merged(
     """Return the resources for the alternatives in `each`, with what was `said` beside them."""
     wholes = [said | more for more in each]
     others = [{key: value for key, value in whole.items() if key != GPUS} for whole in wholes]
-    counts = {(whole.get(GPUS) or (0, ()))[0] for whole in wholes}
-    products = list(dict.fromkeys(product for whole in wholes for product in (whole.get(GPUS) or (0, ()))[1]))
-    named = all((whole.get(GPUS) or (0, ()))[1] for whole in wholes)
+    wishes: list[Wish] = [whole.get(GPUS) or (0, ()) for whole in wholes]
+    counts = {count for count, _ in wishes}
+    products = list(dict.fromkeys(product for _, named in wishes for product in named))
     if all(whole == wholes[0] for whole in wholes):
         return wholes[0]
-    if len(counts) > 1 or not named or any(other != others[0] for other in others):
+    if len(counts) > 1 or not all(named for _, named in wishes) or any(other != others[0] for other in others):
         context.problem(
             "differ in more than the GPU product, and only a choice of products can be had here",
             node,
@@ -139,42 +134,34 @@ BARE = re.compile(r"[0-9]{1,12}\Z")
 SMALLEST_MEMORY = 1024**2
 
 
+_cpus = parsed(parse_cpus, "for example 4")
+
+
 def cpus(context: ReadContext, node: Node, path: str) -> int | None:
-    text = context.text(node, path, "for example 4")
-    if text is None:
-        return None
-    try:
-        milli = parse_cpus(text)
-    except NotAQuantity as error:
-        context.problem(str(error), node, path, error.hint)
-        return None
-    if text.endswith("+"):
-        context.notices.append(f"{path}: {text} is taken as {text[:-1]}")
+    milli = _cpus(context, node, path)
+    if milli is not None and isinstance(node, Scalar) and node.text.endswith("+"):
+        context.notices.append(f"{path}: {node.text} is taken as {node.text[:-1]}")
     return milli
 
 
-def memory(context: ReadContext, node: Node, path: str) -> int | None:
-    text = context.text(node, path, "for example 16Gi")
-    if text is None:
-        return None
+def _parse_memory(text: str) -> int:
     try:
         amount = parse_bytes(text, bare=False)
     except NotAQuantity as error:
         found = NEARLY.match(text)
-        message = f"'{text}' has no unit" if found and not found[2] else str(error)
-        hint = f"write {found[1]}{found[2] or 'Gi'}" if found else error.hint
-        context.problem(message, node, path, hint)
-        return None
+        if not found:
+            raise
+        raise NotAQuantity(
+            str(error) if found[2] else f"'{text}' has no unit", f"write {found[1]}{found[2] or 'Gi'}"
+        ) from None
     if amount < SMALLEST_MEMORY:
-        context.problem(f"'{shorten(text)}' is less than any program needs", node, path, "for example 512Mi")
+        raise NotAQuantity(f"'{shorten(text)}' is less than any program needs", "for example 512Mi")
     return amount
 
 
-def disk(context: ReadContext, node: Node, path: str) -> int | None:
-    """Read a size of disk; a bare number is GiB, as in SkyPilot."""
-    return parsed(
-        context, node, path, lambda text: parse_bytes(f"{text}Gi" if BARE.match(text) else text), "for example 100Gi"
-    )
+memory = parsed(_parse_memory, "for example 16Gi")
+disk = parsed(lambda text: parse_bytes(f"{text}Gi" if BARE.match(text) else text), "for example 100Gi")
+"""Reads a size of disk; a bare number is GiB, as in SkyPilot."""
 
 
 def image(context: ReadContext, node: Node, path: str) -> str | None:
@@ -226,8 +213,6 @@ SAME = {"gpus": "accelerators", "ephemeral_storage": "disk_size"}
 """SkyPilot's synonyms."""
 BESIDE = frozenset({ANY_OF, ORDERED, "job_recovery"})
 """Keys that hold for all alternatives together."""
-TRANSLATED = BESIDE | {MACHINE}
-"""SkyPilot's keys that become others here, or have no effect by themselves."""
 
 
 def resources(context: ReadContext, node: Node, path: str) -> Resources:

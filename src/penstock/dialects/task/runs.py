@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from penstock.dialects.reader import ReadContext, parsed, whole
+from penstock.dialects.reader import ReadContext, matching, one_or_more, parsed, whole
 from penstock.dialects.task.keys import read_keys
-from penstock.dialects.yaml import Items, Node, Pairs, Scalar
+from penstock.dialects.yaml import Node, Pairs, Scalar
 from penstock.domain.names import NAME, NAME_LIMIT, VOLUME_REFERENCE, name_problem, shorten
 from penstock.domain.quantities import parse_duration
 from penstock.domain.workloads import UNLIMITED, Array
@@ -15,7 +15,6 @@ NODES_LIMIT = 1000
 SECONDS_LIMIT = 2**31 - 1
 AT_ONCE = frozenset({"0", "0s"})
 PATH_LIMIT = 4096
-PRIORITY = re.compile(r"-?[0-9]{1,4}\Z", re.ASCII)
 HIGHEST = 1000
 REPOSITORY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[\w.-]+@[\w.-]+:")
 
@@ -30,8 +29,11 @@ def job_name(context: ReadContext, node: Node, path: str) -> str | None:
 nodes = whole(1, NODES_LIMIT)
 
 
+_duration = parsed(parse_duration, "for example 12h")
+
+
 def duration(context: ReadContext, node: Node, path: str) -> int | None:
-    seconds = parsed(context, node, path, parse_duration, "for example 12h")
+    seconds = _duration(context, node, path)
     if seconds is not None and seconds > SECONDS_LIMIT and isinstance(node, Scalar):
         text = shorten(node.text)
         context.problem(f"'{text}' is longer than {SECONDS_LIMIT:,} seconds, which no engine counts", node, path)
@@ -43,15 +45,7 @@ def duration_or_none(context: ReadContext, node: Node, path: str) -> int | None:
     return 0 if isinstance(node, Scalar) and node.text in AT_ONCE else duration(context, node, path)
 
 
-def priority(context: ReadContext, node: Node, path: str) -> int | None:
-    text = context.text(node, path, "for example 10")
-    if text is None:
-        return None
-    if PRIORITY.match(text) and -HIGHEST <= int(text) <= HIGHEST:
-        return int(text)
-    message = f"must be a whole number from -{HIGHEST:,} to {HIGHEST:,}, not '{shorten(text)}'"
-    context.problem(message, node, path, "for example 10; 0 is what others have")
-    return None
+priority = whole(-HIGHEST, HIGHEST)
 
 
 def workdir(context: ReadContext, node: Node, path: str) -> str | None:
@@ -101,9 +95,12 @@ def array_of(count: int, parallelism: int | None) -> Array:
 _count = whole(1, COUNT_LIMIT)
 
 
+requeue = whole(0, ATTEMPTS_LIMIT)
+
+
 def retries(context: ReadContext, node: Node, path: str) -> int | None:
     if type(node) is not Scalar or node.text[:1].isdigit():
-        return context.whole(node, path, 0, ATTEMPTS_LIMIT)
+        return requeue(context, node, path)
     if node.text == "unlimited":
         return UNLIMITED
     message = f"must be a whole number from 0 to {ATTEMPTS_LIMIT:,} or 'unlimited', not '{shorten(node.text)}'"
@@ -133,9 +130,6 @@ def restarts_on_errors(node: Node) -> Scalar | None:
     return found if type(found) is Scalar else None
 
 
-requeue = whole(0, ATTEMPTS_LIMIT)
-
-
 def restart(context: ReadContext, node: Node, path: str) -> bool | None:
     text = context.text(node, path, "for example 'restart: always'")
     if text is None:
@@ -155,27 +149,24 @@ AFTER_EXAMPLE = "for example 'after: prepare' or 'after: [prepare, abcd2345]'"
 
 
 def after(context: ReadContext, node: Node, path: str) -> tuple[str, ...] | None:
-    items = node.items if type(node) is Items else [node]
+    items = one_or_more(node, path)
     if context.too_many(items, AFTER_LIMIT, node, path):
         return None
     found: dict[str, None] = {}
-    for number, item in enumerate(items):
-        field = path if item is node else f"{path}[{number}]"
-        text = context.text(item, field, AFTER_EXAMPLE)
-        if text is None:
-            continue
-        if len(text) > NAME_LIMIT or not NAME.match(text):
-            context.problem(f"'{shorten(text)}' is not a job's name or id", item, field, AFTER_EXAMPLE)
-        elif text in found:
+    for item, field in items:
+        text = _other_job(context, item, field)
+        if text in found:
             context.problem(f"'{text}' appears twice", item, field)
-        found[text] = None
+        elif text is not None:
+            found[text] = None
     return tuple(found)
 
 
-def queue(context: ReadContext, node: Node, path: str) -> str | None:
-    text = context.text(node, path, "for example 'queue: gpu-queue'")
-    if text is None:
-        return None
-    if len(text) > QUEUE_LIMIT or not VOLUME_REFERENCE.match(text):
-        context.problem(f"'{shorten(text)}' is not a queue's name", node, path, "for example 'queue: gpu-queue'")
-    return text
+_other_job = matching(
+    lambda text: len(text) <= NAME_LIMIT and NAME.match(text), "is not a job's name or id", AFTER_EXAMPLE
+)
+queue = matching(
+    lambda text: len(text) <= QUEUE_LIMIT and VOLUME_REFERENCE.match(text),
+    "is not a queue's name",
+    "for example 'queue: gpu-queue'",
+)

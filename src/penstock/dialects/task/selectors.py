@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from penstock.dialects.reader import ReadContext, flag
-from penstock.dialects.task.keys import Reader, read_keys
+from penstock.dialects.reader import ReadContext, Reader, flag, matching
+from penstock.dialects.task.keys import read_keys
 from penstock.dialects.yaml import Node, Scalar
 from penstock.domain.names import VOLUME_REFERENCE, VOLUME_REFERENCE_LIMIT, shorten
 from penstock.domain.policy import EVERYTHING
@@ -22,7 +22,6 @@ EXAMPLE = "for example 'team: vision'"
 
 
 def labels(context: ReadContext, node: Node, path: str) -> dict[str, str]:
-    """Read the labels of a workload's containers."""
     return read_labels(context, context.pairs(node, path, EXAMPLE), node, path)
 
 
@@ -66,26 +65,29 @@ def _labels(context: ReadContext, pairs: list[tuple[Scalar, Node]], node: Node, 
 PRODUCT_LIMIT = 128
 
 
+_node_name = matching(
+    lambda text: text == EVERYTHING or (len(text) <= VOLUME_REFERENCE_LIMIT and VOLUME_REFERENCE.match(text)),
+    "is not a node's name",
+    "for example gpu01",
+)
+_cpu_product = matching(
+    lambda text: text.strip() and text.isprintable() and len(text) <= PRODUCT_LIMIT,
+    f"names no CPU product: printable, {PRODUCT_LIMIT} characters at most",
+    "for example Xeon",
+)
+
+
 def node_name(context: ReadContext, node: Node, path: str) -> str | None:
     """Read a node's name; `pwm.all` is any node."""
-    text = context.text(node, path, "for example gpu01")
-    if text is None or text == EVERYTHING:
-        return None
-    if len(text) > VOLUME_REFERENCE_LIMIT or not VOLUME_REFERENCE.match(text):
-        context.problem(f"'{shorten(text)}' is not a node's name", node, path, "for example gpu01")
-        return None
-    return text
+    return _unless_any(_node_name(context, node, path))
 
 
 def cpu_product(context: ReadContext, node: Node, path: str) -> str | None:
-    text = context.text(node, path, "for example Xeon")
-    if text is None or text == EVERYTHING:
-        return None
-    if not text.strip() or not text.isprintable() or len(text) > PRODUCT_LIMIT:
-        message = f"'{shorten(text)}' names no CPU product: printable, {PRODUCT_LIMIT} characters at most"
-        context.problem(message, node, path, "for example Xeon")
-        return None
-    return text
+    return _unless_any(_cpu_product(context, node, path))
+
+
+def _unless_any(name: str | None) -> str | None:
+    return None if name == EVERYTHING else name
 
 
 READERS: dict[str, Reader] = {

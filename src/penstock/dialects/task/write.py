@@ -18,7 +18,6 @@ def write_task(spec: Spec) -> str:
 
 
 def as_task(spec: Spec) -> dict[str, Any]:
-    """Return the keys and values of the task."""
     said = {
         "name": spec.name,
         **first_keys(spec),

@@ -10,9 +10,17 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from penstock.domain.attempts import KEPT, NextAttempt, next_attempt
+from penstock.domain.attempts import (
+    KEPT,
+    NextAttempt,
+    Outcome,
+    keep_recorded_ends,
+    latest,
+    next_attempt,
+    outcome,
+    progress,
+)
 from penstock.domain.model import now
-from penstock.domain.outcome import Outcome, keep_recorded_ends, latest, outcome, progress
 from penstock.domain.states import MOVES, Reason, State
 from penstock.domain.volumes import Phase
 from penstock.domain.workloads import Progress, Unit, Wants, Workload

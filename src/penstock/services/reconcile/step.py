@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from penstock.domain.attempts import Outcome, keep_recorded_ends
 from penstock.domain.model import now
-from penstock.domain.outcome import Outcome, keep_recorded_ends
 from penstock.domain.states import Reason, State
 from penstock.domain.volumes import Phase, Volume
 from penstock.domain.workloads import Unit, Wants, Workload

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.domain.attempts import NextAttempt
-from penstock.domain.outcome import latest
+from penstock.domain.attempts import NextAttempt, latest
 from penstock.domain.policy import Kind, Rights, Verb
 from penstock.domain.states import Reason, State
 from penstock.domain.users import Caller

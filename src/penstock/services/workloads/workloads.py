@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from penstock.domain.outcome import latest
+from penstock.domain.attempts import latest
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.states import WAITING, Reason, State
 from penstock.domain.users import Caller
