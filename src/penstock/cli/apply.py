@@ -23,14 +23,14 @@ from penstock.cli.ui.output import note
 @group_option
 @output_option
 @api_url_option(short=True)
-def apply(file: str, dry_run: bool, group: str | None, output: str, api_url: str | None) -> int:
+def apply(file: str, dry_run: bool, group: str | None, output: str) -> int:
     """Create or update what a file describes: documents of any kind, tasks and Kubernetes manifests.
 
     The whole file is checked before anything is changed. Volumes and live jobs that match it already are left as they
     are; a job that has ended is started again.
     """
     base = folder_of(file)
-    client = connect(api_url)
+    client = connect()
     body = documents_body(file) | active_venv(client) | {"dry_run": dry_run}
     answer = send(client, body, base, path="/v1/apply", query={"group": group})
     if dry_run:

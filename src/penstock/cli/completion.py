@@ -7,8 +7,9 @@ import re
 import click
 
 from penstock.cli.ui.command import command
+from penstock.cli.ui.options import chosen_client
 from penstock.cli.ui.output import echo
-from penstock.client.api import Client, Query
+from penstock.client.api import Query
 from penstock.errors import PenstockError
 
 PLAIN = re.compile(r"[\w.@:/-]+\Z", re.ASCII)
@@ -87,8 +88,7 @@ def _names_of(noun: str, ctx: click.Context, incomplete: str) -> list[str]:
 def _names(path: str, query: Query, ctx: click.Context, incomplete: str) -> list[str]:
     asked = {**query, "group": ctx.params.get("group")}
     try:
-        profile = ctx.meta.get("penstock.profile")
-        items = Client(ctx.params.get("api_url"), profile=profile, timeout=PATIENCE).get(path, asked)["items"]
+        items = chosen_client(ctx, None, PATIENCE).get(path, asked)["items"]
     except (PenstockError, OSError):
         return []  # a line of error in the middle of somebody's command line helps nobody
     names = dict.fromkeys(word for item in items for word in (item["name"], item.get("id")) if word)

@@ -57,14 +57,13 @@ def execute(
     part: int | None,
     stdin: bool | None,
     tty: bool | None,
-    api_url: str | None,
 ) -> int:
     """Run a program or a shell in a running job, and exit with its exit code.
 
     It sees the job's files, variables and processes. It ends when the connection or the job ends.
     """
     query = {"part": part}
-    return converse(connect(api_url), f"/v1/workloads/{segment(ref)}/exec", query, words, stdin, tty)
+    return converse(connect(), f"/v1/workloads/{segment(ref)}/exec", query, words, stdin, tty)
 
 
 def converse(

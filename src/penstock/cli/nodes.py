@@ -14,9 +14,9 @@ from penstock.domain.quantities import show_bytes
 @command("nodes", examples="penstock nodes")
 @output_option
 @api_url_option(short=True)
-def nodes(output: str, api_url: str | None) -> None:
+def nodes(output: str) -> None:
     """Show the machines that run jobs and what is free."""
-    items = connect(api_url).get("/v1/nodes")["items"]
+    items = connect().get("/v1/nodes")["items"]
     print_items(items, output, node_columns(wide=output == "wide"))
 
 

@@ -61,13 +61,12 @@ def port_forward(
     ports: tuple[tuple[int, int], ...],
     part: int | None,
     group: str | None,
-    api_url: str | None,
 ) -> None:
     """Forward local ports to a running job, until Ctrl-C.
 
     It listens on 127.0.0.1 only, takes any number of connections, and keeps going while the server restarts.
     """
-    client = connect(api_url)
+    client = connect()
     found = client.get(f"/v1/workloads/{segment(ref)}", {"group": group})
     if found["status"] != "running":
         raise Conflict(f"{found['name']} ({found['id']}) is not running: {found['status']}.")

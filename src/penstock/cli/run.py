@@ -63,7 +63,6 @@ def run(
     envs: Sequence[str],
     detach: bool,
     output: str,
-    api_url: str | None,
     **asked: Any,
 ) -> int:
     """Run a command as a job and follow its log.
@@ -74,7 +73,7 @@ def run(
     _refuse_a_task(words)
     body = {"text": _task(words, volumes, asked), "source": SOURCE, "envs": parse_envs(envs)}
     try:
-        return submit_and_follow(connect(api_url), body, "", detach=detach, output=output)
+        return submit_and_follow(connect(), body, "", detach=detach, output=output)
     except Invalid as error:
         message = error.message.replace(SOURCE, "The command line")
         raise Invalid(message, hint=error.hint, problems=list(map(_of_option, error.problems))) from error

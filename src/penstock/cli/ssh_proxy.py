@@ -23,7 +23,7 @@ from penstock.client.address import segment
 @part_options
 @group_option
 @api_url_option()
-def ssh_proxy(ref: str, port: int, part: int | None, group: str | None, api_url: str | None) -> None:
+def ssh_proxy(ref: str, port: int, part: int | None, group: str | None) -> None:
     """Connect standard input and output to a port of a running job, for use as ssh's ProxyCommand.
 
     An ssh server must run in the job; the port is 22 unless another is named.
@@ -31,7 +31,7 @@ def ssh_proxy(ref: str, port: int, part: int | None, group: str | None, api_url:
     from penstock.cli.ui.relay import PROTOCOL, Relay
 
     query = {"port": port, "part": part, "group": group}
-    there = connect(api_url).websocket(f"/v1/workloads/{segment(ref)}/connect", query, PROTOCOL)
+    there = connect().websocket(f"/v1/workloads/{segment(ref)}/connect", query, PROTOCOL)
     before = [os.get_blocking(descriptor) for descriptor in (0, 1)]
     try:
         for descriptor in (0, 1):

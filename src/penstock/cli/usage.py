@@ -24,12 +24,12 @@ from penstock.errors import Invalid
 @click.option("-g", "--group", metavar="GROUP", help="Only of this group. [default: all of yours]")
 @output_option
 @api_url_option()
-def usage(since: str, by: str | None, group: str | None, output: str, api_url: str | None) -> None:
+def usage(since: str, by: str | None, group: str | None, output: str) -> None:
     """Show who used how much: hours of GPUs and CPUs, and how long the GPUs worked.
 
     It covers your groups; admins see everyone's. Deleted jobs count, too, and running ones up to now.
     """
-    client = connect(api_url)
+    client = connect()
     try:
         report = client.get("/v1/usage", {"since": since, "by": by, "group": group})
     except Invalid as error:

@@ -23,9 +23,9 @@ from penstock.client.address import segment
 @click.option("--index", "indexes", type=click.IntRange(0), multiple=True, metavar="N", help="Only this index.")
 @output_option
 @api_url_option()
-def retry(refs: Sequence[str], indexes: Sequence[int], output: str, api_url: str | None) -> int:
+def retry(refs: Sequence[str], indexes: Sequence[int], output: str) -> int:
     """Start another attempt of jobs that failed or were stopped; of an array, only what did not complete."""
-    client = connect(api_url)
+    client = connect()
     body = {"indexes": list(indexes)} if indexes else {}
     return each(
         refs,
