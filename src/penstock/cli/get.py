@@ -89,11 +89,17 @@ def get(
 
 def _documents(client: Client, kind: KindChoice, view: TableView, query: Asked, ref: str | None, limit: int) -> bool:
     """Print documents; False where there are none: GPUs, and nodes of a cluster, were made by no document."""
-    if kind.noun not in APPLIED or (kind.asking and ref is None):
+    if kind.noun not in APPLIED:
         return False
-    if kind.asking and ref is not None:
-        _single(client, kind, query, ref)
-    listing = client.list("/v1/documents", query | {"kind": kind.noun, "name": ref}, limit if view.told else 0)
+    path, asked, most = "/v1/documents", query | {"kind": kind.noun}, limit if view.told else 0
+    if kind.asking and ref is None:
+        rows = client.list(view.path, query, most, lambda item: bool(view.rows([item])))
+        each = [client.get(path, asked | {"name": row["id"]})["items"] for row in rows.items]
+        listing = rows._replace(items=[item for items in each for item in items])
+    else:
+        if kind.asking and ref is not None:
+            _single(client, kind, query, ref)
+        listing = client.list(path, asked | {"name": ref}, most)
     newest: dict[tuple[str | None, str], str] = {}
     for item in listing.items:
         newest.setdefault((item.get("group"), item["name"]), item["text"])

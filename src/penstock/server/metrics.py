@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
 from penstock.services.nodes import Totals
 
@@ -22,21 +18,11 @@ GAUGES = {
 }
 
 
-class CurrentGauges(Collector):
-    def __init__(self, counts: dict[str, int], totals: Totals) -> None:
-        self._counts = counts
-        self._totals = totals
-
-    def collect(self) -> Iterator[Metric]:
-        workloads = GaugeMetricFamily("penstock_workloads", "Workloads by status", labels=["status"])
-        for status, number in sorted(self._counts.items()):
-            workloads.add_metric([status], number)
-        yield workloads
-        for field, (name, meaning) in GAUGES.items():
-            yield GaugeMetricFamily(name, meaning, getattr(self._totals, field))
-
-
 def exposition(counts: dict[str, int], totals: Totals) -> tuple[bytes, str]:
     registry = CollectorRegistry()
-    registry.register(CurrentGauges(counts, totals))
+    workloads = Gauge("penstock_workloads", "Workloads by status", ["status"], registry=registry)
+    for status, number in sorted(counts.items()):
+        workloads.labels(status).set(number)
+    for field, (name, meaning) in GAUGES.items():
+        Gauge(name, meaning, registry=registry).set(getattr(totals, field))
     return generate_latest(registry), CONTENT_TYPE_LATEST
