@@ -17,7 +17,6 @@ from penstock.client.address import segment
 if TYPE_CHECKING:
     from penstock.client.api import Client, Query
 
-PROTOCOL = "v1.channel.penstock"
 COMMAND = 5
 LONGEST = 256 * 1024
 
@@ -83,6 +82,6 @@ def converse(
     command = bytes([COMMAND]) + json.dumps({"command": given}).encode()
     if len(command) > LONGEST:
         raise click.UsageError("The command is longer than 256 KiB; put it into a file, or pass it as standard input.")
-    socket = client.websocket(path, {**query, "tty": tty, "columns": columns, "rows": rows}, PROTOCOL)
+    socket = client.websocket(path, {**query, "tty": tty, "columns": columns, "rows": rows})
     socket.send(command)  # not in the address, which the server and every proxy on the way may write down
     return TerminalSession(socket, terminal=tty, stdin=stdin).run()

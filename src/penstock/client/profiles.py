@@ -7,7 +7,7 @@ import re
 from typing import Any, NamedTuple
 
 from penstock.client.address import Url, config_dir, parse_url
-from penstock.client.files import Document, change_private, read_private
+from penstock.client.credentials import Document, change_private, read_private
 from penstock.errors import Conflict, NotFound, SettingsError
 
 VARIABLE = "PENSTOCK_PROFILE"

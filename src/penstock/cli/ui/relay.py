@@ -14,7 +14,6 @@ from time import monotonic
 from penstock.client.websocket import Closed, WebSocket
 from penstock.errors import PenstockError, Unreachable, from_body
 
-PROTOCOL = "v1.channel.penstock"
 SENT, CAME, RESULT, CLOSE = 0, 1, 3, 255
 PIECE = 64 * 1024
 AHEAD = 256 * 1024
