@@ -214,7 +214,7 @@ def test_a_restart_with_wrong_settings_is_refused_and_the_server_goes_on(server)
     config.parent.mkdir(parents=True)
     config.write_text("prot = 1\n")
     status, refused = server.request("POST", "/v1/server/restart")
-    assert (status, refused["message"]) == (422, "The settings are wrong by now; the server goes on as it is.")
+    assert (status, refused["message"]) == (422, "The settings are invalid now; the server keeps running as it is.")
     assert "'prot' is not a setting" in refused["detail"]
     config.unlink()
     assert server.request("GET", "/healthz")[0] == 200

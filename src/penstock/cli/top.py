@@ -118,7 +118,6 @@ def workload_lines(measure: Row) -> list[str]:
 
 
 def node_lines(nodes: list[Row]) -> list[str]:
-    """Draw a row for each node, then what could not be measured and why."""
     said = [line for node in nodes if node.get("message") for line in _said(f"{node['name']}: {node['message']}")]
     return [*table(nodes, NODE), *said]
 

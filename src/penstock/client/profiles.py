@@ -29,7 +29,6 @@ def profiles_path() -> str:
 
 
 def all_profiles() -> list[Profile]:
-    """Return all profiles, by name."""
     known = _read()
     return [_profile(known, name) for name in sorted(known["profiles"])]
 

@@ -104,7 +104,6 @@ class TcpPort:
         return True
 
     def look(self) -> None:
-        """Find out who holds the port."""
         self.problem = (
             f"{who_listens(self.number)}, so this server has no TCP port: it answers on its Unix socket alone, "
             "and takes the port when it is free"

@@ -21,7 +21,6 @@ TAIL = click.IntRange(0, 1_000_000)
 
 
 def log_options(function: Function) -> Function:
-    """Add the options that choose a part of a log."""
     newer = "Only lines newer than this: 10m, 2h, or 2026-11-15T21:31:15 (UTC)."
     return all_of(
         function,

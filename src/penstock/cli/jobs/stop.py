@@ -56,7 +56,6 @@ def stop(refs: Sequence[str], everything: bool, all_users: bool, yes: bool, outp
 
 
 def _agreed(client: Client) -> bool:
-    """Ask before other people's jobs are stopped."""
     jobs = client.list(PATH, {"all_users": True, "status": "pending,running"}, 0).items
     whose = of_others(client, jobs)
     return whose is None or confirmed(f"Stop {plural(len(jobs), 'job')} {whose}?", "--yes")

@@ -68,7 +68,6 @@ def _bytes(amount: int | None) -> str:
 
 
 def cpus(nodes: Sequence[Row]) -> list[Row]:
-    """Return one row for all CPUs of a node."""
     return [
         {
             "name": node["name"],

@@ -35,7 +35,6 @@ def _only_one(ctx: click.Context, param: click.Parameter, files: tuple[str, ...]
 
 
 def thing_or_file(word: str, words: tuple[str, ...], file: str | None) -> None:
-    """Require either a thing or a file."""
     if bool(words) == (file is not None):
         raise click.UsageError(f"Name a {word}, or a file with -f{', not both' if words else ''}.")
 

@@ -32,7 +32,6 @@ def echo_styled(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print a message to stderr."""
     click.echo(clean(text), err=True)
 
 

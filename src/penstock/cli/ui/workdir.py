@@ -261,6 +261,5 @@ def _documents(text: str) -> list[Any]:
 
 
 def _items(document: Any) -> list[Any]:
-    """Return the documents inside a List."""
     items = document.get("items") if isinstance(document, dict) else None
     return items if isinstance(items, list) else []
