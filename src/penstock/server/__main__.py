@@ -211,7 +211,7 @@ async def serve(settings: Settings, stack: ExitStack, handed: list[socket.socket
     handed_unix = unix_of(handed, settings.socket_path)
     db = await Database.open(settings.url, lock=settings.replica == "refuse")
     port = await _port(settings, db, handed)
-    parts = Parts.wire(settings, db, _engine(settings), port)
+    parts = Parts(settings, db, _engine(settings), port)
     try:
         await parts.open()
         unix = unix_listener(settings, handed_unix)

@@ -110,8 +110,6 @@ def print_data(data: Any, output: str) -> None:
     if output == "json":
         echo(as_json(data, indent=2))
     elif output == "yaml":
-        from penstock.cli.ui.yaml import as_yaml
-
         echo(as_yaml(data), nl=False)
     else:
         for item in data if isinstance(data, list) else [data]:
@@ -122,7 +120,33 @@ def as_json(data: Any, indent: int | None = None) -> str:
     """Return JSON with escapes such as `\\u009b` for characters that a terminal would obey."""
     import json
 
-    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(data, indent=indent, ensure_ascii=False))
+    return _escaped(json.dumps(data, indent=indent, ensure_ascii=False))
+
+
+def as_yaml(data: Any) -> str:
+    """Write YAML, with escapes for characters that a terminal would obey.
+
+    Text that YAML 1.2 would read as a number is quoted, which PyYAML (1.1) omits.
+    """
+    import re
+
+    import yaml
+
+    number = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+")
+
+    class DataDumper(yaml.SafeDumper):
+        """SafeDumper with our way of writing text."""
+
+    def represent(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+        style = '"' if UNSAFE.search(text) else "'" if number.fullmatch(text) else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    DataDumper.add_representer(str, represent)
+    return _escaped(yaml.dump(data, Dumper=DataDumper, sort_keys=False, allow_unicode=True))
+
+
+def _escaped(text: str) -> str:
+    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_total(noun: str, listing: ListPage, output: str) -> None:
