@@ -8,7 +8,7 @@ from penstock.cli.completion import user_names
 from penstock.cli.token import lifetime_options, make_token
 from penstock.cli.ui.command import HELP, LazyGroup, version_option
 from penstock.cli.ui.documents import documents_body, file_option, show_results
-from penstock.cli.ui.options import api_url_option, connect, output_option
+from penstock.cli.ui.options import common_options, connect
 from penstock.cli.ui.output import echo, note, print_data, print_items, print_total
 from penstock.cli.ui.table import Column, Row, field, moment
 
@@ -26,8 +26,7 @@ def adm() -> None:
     penstock adm init ada""",
 )
 @click.argument("name", metavar="[USER]", required=False)
-@output_option
-@api_url_option()
+@common_options()
 def init(name: str | None, output: str) -> None:
     """Make the first admin, once; from then on policies decide who may do what.
 
@@ -58,8 +57,7 @@ def token() -> None:
 @user.command("apply", examples="penstock adm user apply -f users.yaml")
 @file_option
 @click.option("--dry-run", is_flag=True, help="Show what would happen; change nothing.")
-@output_option
-@api_url_option()
+@common_options()
 def apply_users(file: str, dry_run: bool, output: str) -> int:
     """Create or change the users and groups in a file, which has documents of kind User and Group only."""
     body = documents_body(file) | {"dry_run": dry_run, "kinds": ["User", "Group"]}
@@ -75,16 +73,14 @@ def apply_users(file: str, dry_run: bool, output: str) -> int:
 )
 @click.argument("name", metavar="USER", shell_complete=user_names)
 @lifetime_options
-@output_option
-@api_url_option()
+@common_options()
 def create_token(name: str, description: str, expires: str | None, output: str) -> None:
     """Create a token for a user and print it. It is shown only once: the server keeps its hash."""
     make_token(output, description=description, expires=expires, user=name)
 
 
 @adm.command("users", examples="penstock adm users -o wide")
-@output_option
-@api_url_option()
+@common_options()
 def users(output: str) -> None:
     """List who may use this server."""
     from penstock.cli.pwm.people import user_columns
@@ -94,8 +90,7 @@ def users(output: str) -> None:
 
 
 @adm.command("groups", examples="penstock adm groups")
-@output_option
-@api_url_option()
+@common_options()
 def groups(output: str) -> None:
     """List the groups and what each may have at once."""
     from penstock.cli.pwm.people import group_columns
@@ -113,8 +108,7 @@ def groups(output: str) -> None:
 @click.option("--user", "who", metavar="USER", help="Only what this user did.")
 @click.option("--name", help="Only what was done to things of this name.")
 @click.option("--limit", type=click.IntRange(0), default=100, show_default=True, help="At most; 0 is all.")
-@output_option
-@api_url_option()
+@common_options()
 def audit(who: str | None, name: str | None, limit: int, output: str) -> None:
     """Show who did what, newest first, refusals included."""
     listing = connect().list("/v1/audit", {"user": who, "name": name}, limit)

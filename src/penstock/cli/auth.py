@@ -7,7 +7,7 @@ import sys
 import click
 
 from penstock.cli.ui.command import LazyGroup
-from penstock.cli.ui.options import api_url_option, connect, output_option
+from penstock.cli.ui.options import api_url_option, common_options, connect
 from penstock.cli.ui.output import as_table, echo, note, print_data, show_hint
 from penstock.client.credentials import read_credentials, write_credentials
 from penstock.domain.names import USER
@@ -52,8 +52,7 @@ def login(username: str, token: str | None) -> None:
 
 
 @auth.command("whoami", examples="penstock auth whoami")
-@output_option
-@api_url_option(short=True)
+@common_options(short=True)
 def whoami(output: str) -> None:
     """Show who the server knows you as."""
     client = connect()

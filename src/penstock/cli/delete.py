@@ -13,7 +13,7 @@ from penstock.cli.ui.confirm import confirmed, each, of_others
 from penstock.cli.ui.documents import documents_body, optional_file, show_results, thing_or_file
 from penstock.cli.ui.follow import is_over
 from penstock.cli.ui.kinds import PATHS, SINGLE, KindChoice, KindParam, asked_for, one_thing, speaks_pwm
-from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
+from penstock.cli.ui.options import common_options, connect, group_option
 from penstock.cli.ui.output import cancelled, plural
 from penstock.cli.ui.table import Row
 from penstock.client.address import segment
@@ -38,8 +38,7 @@ VOLUMES = re.compile(r"kind[\"']?\s*:\s*[\"']?(Volume|PersistentVolumeClaim)\b")
 @group_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask, even if volumes lose their data.")
 @click.option("--force", is_flag=True, help="Same as --yes; also delete a node that does not answer.")
-@output_option
-@api_url_option(short=True)
+@common_options(short=True)
 def delete(words: tuple[str, ...], file: str | None, group: str | None, yes: bool, force: bool, output: str) -> int:
     """Delete one thing, or stop and delete what a file describes.
 

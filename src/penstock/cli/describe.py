@@ -10,7 +10,7 @@ from penstock.cli.completion import kinds_and_names
 from penstock.cli.get import named
 from penstock.cli.ui.command import command
 from penstock.cli.ui.kinds import PATHS, SINGLE, KindChoice, KindParam, check_asking, one_thing, view_of
-from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
+from penstock.cli.ui.options import common_options, connect, group_option
 from penstock.cli.ui.output import as_table, echo, echo_styled, print_data, print_facts
 from penstock.cli.ui.table import Column, Row, field, moment, table
 from penstock.client.address import segment
@@ -34,8 +34,7 @@ EVENTS = [
 )
 @click.argument("words", metavar="[KIND] NAME_OR_ID", nargs=-1, required=True, shell_complete=kinds_and_names)
 @group_option
-@output_option
-@api_url_option(short=True)
+@common_options(short=True)
 def describe(words: tuple[str, ...], group: str | None, output: str) -> None:
     """Show everything about one thing; for a job or a volume, its events in order.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.cli.ui.command import command
-from penstock.cli.ui.options import api_url_option, connect, output_option
+from penstock.cli.ui.options import common_options, connect
 from penstock.cli.ui.output import as_table, echo_styled, print_data
 from penstock.cli.ui.table import Column, Row, blocks, clean, field, terminal_width, wrapped
 from penstock.client.credentials import credentials_path, read_credentials
@@ -19,8 +19,7 @@ OLDEST = (3, 11)
 
 
 @command("doctor", examples="penstock doctor")
-@output_option
-@api_url_option(short=True)
+@common_options(short=True)
 def doctor(output: str) -> int:
     """Check what is installed, what is missing, what works.
 

@@ -7,7 +7,7 @@ import click
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.ui.command import command
 from penstock.cli.ui.kinds import one_workload
-from penstock.cli.ui.options import api_url_option, group_option, output_option
+from penstock.cli.ui.options import common_options, group_option
 from penstock.cli.ui.output import as_table, echo, print_data, print_facts, print_items
 from penstock.cli.ui.table import Column, Row, field, short_time
 
@@ -21,8 +21,7 @@ from penstock.cli.ui.table import Column, Row, field, short_time
 )
 @click.argument("words", metavar="[KIND] NAME_OR_ID", nargs=-1, required=True, shell_complete=kinds_and_names)
 @group_option
-@output_option
-@api_url_option(short=True)
+@common_options(short=True)
 def explain(words: tuple[str, ...], group: str | None, output: str) -> None:
     """Explain why a workload waits: in one sentence, and node by node.
 

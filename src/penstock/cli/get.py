@@ -9,7 +9,7 @@ import click
 from penstock.cli.completion import names_of_kind
 from penstock.cli.ui.command import command
 from penstock.cli.ui.kinds import PATHS, SINGLE, KindChoice, KindParam, TableView, check_asking, is_called, view_of
-from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
+from penstock.cli.ui.options import common_options, connect, group_option
 from penstock.cli.ui.output import as_table, echo, note, print_data, print_items
 from penstock.cli.ui.table import Row
 from penstock.client.address import segment
@@ -43,8 +43,7 @@ Asked = dict[str, Any]
     show_default=True,
     help="Only the newest workloads or volumes; 0 is all.",
 )
-@output_option
-@api_url_option(short=True)
+@common_options(short=True)
 def get(
     kind: KindChoice,
     ref: str | None,

@@ -12,7 +12,7 @@ import click
 
 from penstock.cli.jobs.submit import parse_envs, submit_and_follow
 from penstock.cli.ui.command import command
-from penstock.cli.ui.options import api_url_option, connect, output_option
+from penstock.cli.ui.options import common_options, connect
 from penstock.errors import Invalid, Problem
 
 SOURCE = "<command line>"
@@ -54,8 +54,7 @@ OPTIONS = {
 @click.option("--name", help="Name of the job.")
 @click.option("--max-duration", metavar="DURATION", help="Stop it after this long, such as 12h.")
 @click.option("-d", "--detach", is_flag=True, help="Do not follow the log.")
-@output_option
-@api_url_option(short=True)
+@common_options(short=True)
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True)
 def run(
     words: Sequence[str],

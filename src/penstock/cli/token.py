@@ -8,7 +8,7 @@ import click
 
 from penstock.cli.ui.command import LazyGroup
 from penstock.cli.ui.confirm import confirmed, each
-from penstock.cli.ui.options import Function, api_url_option, connect, output_option
+from penstock.cli.ui.options import Function, api_url_option, common_options, connect
 from penstock.cli.ui.output import echo, note, print_data, print_items
 from penstock.cli.ui.table import Row, field, moment
 from penstock.client.address import segment
@@ -38,8 +38,7 @@ def lifetime_options(function: Function) -> Function:
 )
 @lifetime_options
 @click.option("--user", help="For this user instead of yourself (admin).")
-@output_option
-@api_url_option()
+@common_options()
 def create(description: str, expires: str | None, user: str | None, output: str) -> None:
     """Create a token and print it. It is shown only once: the server keeps its hash."""
     make_token(output, description=description, expires=expires, user=user)
@@ -71,8 +70,7 @@ def _show(made: Row, output: str) -> None:
     penstock token list --user alice""",
 )
 @click.option("--user", help="This user's instead of yours (admin).")
-@output_option
-@api_url_option()
+@common_options()
 def list_tokens(user: str | None, output: str) -> None:
     """List your tokens, without the secret."""
     listing = connect().list(PATH, {"user": user}, 0)
@@ -84,8 +82,7 @@ def list_tokens(user: str | None, output: str) -> None:
 
 @token.command("rotate", examples="penstock token rotate tabcdefg")
 @click.argument("token_id", metavar="ID")
-@output_option
-@api_url_option()
+@common_options()
 def rotate(token_id: str, output: str) -> None:
     """Replace a token, which works for one more day, and print the new one."""
     _show(connect().post(f"{PATH}/{segment(token_id)}/rotate"), output)

@@ -12,7 +12,7 @@ import click
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.ui.command import command
 from penstock.cli.ui.kinds import KindParam, asked_for, one_thing
-from penstock.cli.ui.options import api_url_option, connect, group_option, output_option, part_options
+from penstock.cli.ui.options import common_options, connect, group_option, part_options
 from penstock.cli.ui.output import as_table, echo_styled, note, print_data
 from penstock.cli.ui.table import GAP, Column, Row, field, printable, table, terminal_width, wrapped
 from penstock.cli.ui.watch import redraw
@@ -41,8 +41,7 @@ Ask = Callable[[], Any]
 @group_option
 @part_options
 @click.option("-w", "--watch/--no-watch", default=None, help="Go on until Ctrl-C. [default: at a terminal]")
-@output_option
-@api_url_option(short=True)
+@common_options(short=True)
 def top(words: tuple[str, ...], group: str | None, part: int | None, watch: bool | None, output: str) -> None:
     """Show what a workload or the nodes use now: CPUs, memory, GPUs, disk and network, and a workload's processes."""
     client = connect()

@@ -9,7 +9,7 @@ import click
 from penstock.cli.completion import volume_names
 from penstock.cli.exec import converse, session_options
 from penstock.cli.ui.command import LazyGroup
-from penstock.cli.ui.options import ListOptions, api_url_option, connect, list_options, output_option
+from penstock.cli.ui.options import ListOptions, api_url_option, common_options, connect, list_options
 from penstock.cli.ui.output import as_table, print_data, print_facts, print_items, print_result, show_list, show_notices
 from penstock.cli.ui.table import NAME, Column, Row, field, moment, short_time
 from penstock.client.address import segment
@@ -42,8 +42,7 @@ def volumes() -> None:
     metavar="MODE[,MODE]",
     help="ReadWriteOnce, ReadWriteMany (for jobs of several nodes), ReadOnlyMany.",
 )
-@output_option
-@api_url_option()
+@common_options()
 def create(name: str, size: str, storage_class: str | None, access_modes: str, output: str) -> None:
     """Create a volume of SIZE (500Mi, 10Gi, 1Ti)."""
     modes = [mode.strip() for mode in access_modes.split(",") if mode.strip()]
@@ -108,8 +107,7 @@ def _bytes(amount: int | None) -> str:
 
 @volumes.command("get", examples="penstock volumes get training-data")
 @click.argument("ref", metavar="NAME_OR_ID", shell_complete=volume_names)
-@output_option
-@api_url_option()
+@common_options()
 def get(ref: str, output: str) -> None:
     """Show one volume: what is used of it, and by which jobs."""
     volume = connect().get(f"{PATH}/{segment(ref)}", {"usage": True})
@@ -139,8 +137,7 @@ def show_volume(volume: Row, more: Sequence[tuple[str, str]] = ()) -> None:
 @volumes.command("resize", examples="penstock volumes resize training-data 20Gi")
 @click.argument("ref", metavar="NAME_OR_ID", shell_complete=volume_names)
 @click.argument("size")
-@output_option
-@api_url_option()
+@common_options()
 def resize(ref: str, size: str, output: str) -> None:
     """Make a volume larger, where its storage class allows that. It never gets smaller."""
     volume = connect().post(f"{PATH}/{segment(ref)}/resize", {"size": size})
@@ -149,8 +146,7 @@ def resize(ref: str, size: str, output: str) -> None:
 
 @volumes.command("df", examples="penstock volumes df\npenstock volumes df training-data")
 @click.argument("refs", metavar="[NAME_OR_ID]...", nargs=-1, shell_complete=volume_names)
-@output_option
-@api_url_option()
+@common_options()
 def df(refs: Sequence[str], output: str) -> None:
     """Show used and free space of volumes, like df: of their size, and of the disk."""
     client = connect()
@@ -214,8 +210,7 @@ def shell(ref: str, words: Sequence[str], stdin: bool | None, tty: bool | None) 
 )
 @click.argument("refs", metavar="NAME_OR_ID...", nargs=-1, required=True, shell_complete=volume_names)
 @click.option("-f", "--force", is_flag=True, help="Do not ask.")
-@output_option
-@api_url_option()
+@common_options()
 def delete(refs: Sequence[str], force: bool, output: str) -> int:
     """Delete volumes and all their data, for good. Refused while a job uses one."""
     from penstock.cli.ui.confirm import delete_each
@@ -233,8 +228,7 @@ def _deleted(gone: Row) -> str:
 
 
 @volumes.command("classes", examples="penstock volumes classes")
-@output_option
-@api_url_option()
+@common_options()
 def classes(output: str) -> None:
     """List the storage classes for volumes."""
     items = connect().get("/v1/storage-classes")["items"]

@@ -9,14 +9,13 @@ import click
 from penstock.cli.completion import job_names
 from penstock.cli.ui.command import command
 from penstock.cli.ui.confirm import delete_each
-from penstock.cli.ui.options import api_url_option, connect, output_option
+from penstock.cli.ui.options import common_options, connect
 
 
 @command("delete", examples="penstock jobs delete train --force")
 @click.argument("refs", metavar="NAME_OR_ID...", nargs=-1, required=True, shell_complete=job_names)
 @click.option("-f", "--force", is_flag=True, help="Do not ask.")
-@output_option
-@api_url_option()
+@common_options()
 def delete(refs: Sequence[str], force: bool, output: str) -> int:
     """Delete jobs that are over, with their logs. Volumes stay."""
     return delete_each(

@@ -10,7 +10,7 @@ import click
 from penstock.cli.completion import job_names
 from penstock.cli.ui.command import command
 from penstock.cli.ui.follow import duration
-from penstock.cli.ui.options import api_url_option, connect, output_option
+from penstock.cli.ui.options import common_options, connect
 from penstock.cli.ui.output import as_table, echo, echo_styled, print_data, print_facts
 from penstock.cli.ui.table import Column, Row, clean, field, message_with_place, moment, short_time, table
 from penstock.client.address import segment
@@ -29,8 +29,7 @@ INTEREST = {"CRASHED": 0, "UNKNOWN": 0, "STOPPED": 0, "EXITED": 2}
     penstock jobs status train -o yaml""",
 )
 @click.argument("ref", metavar="NAME_OR_ID", shell_complete=job_names)
-@output_option
-@api_url_option(short=True)
+@common_options(short=True)
 def status(ref: str, output: str) -> None:
     """Show a job: what was asked, what happened and why."""
     job = connect().get(f"/v1/workloads/{segment(ref)}")

@@ -10,7 +10,7 @@ from penstock.cli.completion import active_job_names
 from penstock.cli.ui.command import command
 from penstock.cli.ui.confirm import confirmed, each, of_others
 from penstock.cli.ui.follow import is_over
-from penstock.cli.ui.options import all_users_option, api_url_option, connect, output_option
+from penstock.cli.ui.options import all_users_option, common_options, connect
 from penstock.cli.ui.output import cancelled, plural, print_result
 from penstock.cli.ui.table import Row
 from penstock.client.address import segment
@@ -30,8 +30,7 @@ PATH = "/v1/workloads"
 @click.option("-a", "--all", "everything", is_flag=True, help="All of your active jobs.")
 @all_users_option("With --all: everyone's (admin).")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before stopping other people's jobs.")
-@output_option
-@api_url_option()
+@common_options()
 def stop(refs: Sequence[str], everything: bool, all_users: bool, yes: bool, output: str) -> int:
     """Stop jobs. They stay listed, with their logs, until they are deleted.
 

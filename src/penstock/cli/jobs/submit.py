@@ -11,7 +11,7 @@ import click
 
 from penstock.cli.completion import job_names
 from penstock.cli.ui.command import command
-from penstock.cli.ui.options import api_url_option, connect, output_option
+from penstock.cli.ui.options import common_options, connect
 from penstock.cli.ui.output import as_table, echo, note, print_data, show_notices
 from penstock.cli.ui.table import coloured
 from penstock.client.api import FILE_SECONDS, Client, Query
@@ -41,8 +41,7 @@ PATH = "/v1/workloads"
     help="Start when this job has completed; may be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Only check whether it is valid and would fit now.")
-@output_option
-@api_url_option(short=True)
+@common_options(short=True)
 def submit(
     file: str,
     detach: bool,

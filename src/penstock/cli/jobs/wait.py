@@ -10,7 +10,7 @@ import click
 from penstock.cli.completion import active_job_names
 from penstock.cli.ui.command import command
 from penstock.cli.ui.follow import Job, ending, exit_code, goes_on, is_over, wait_for_end
-from penstock.cli.ui.options import api_url_option, connect, output_option
+from penstock.cli.ui.options import common_options, connect
 from penstock.cli.ui.output import as_table, note, print_data
 from penstock.client.address import segment
 from penstock.client.retry import ServerWait
@@ -25,8 +25,7 @@ from penstock.client.retry import ServerWait
 )
 @click.argument("refs", metavar="NAME_OR_ID...", nargs=-1, required=True, shell_complete=active_job_names)
 @click.option("--timeout", metavar="DURATION", help="Give up after this long, such as 30m.")
-@output_option
-@api_url_option(short=True)
+@common_options(short=True)
 def wait(refs: Sequence[str], timeout: str | None, output: str) -> int:
     """Wait until jobs have ended.
 

@@ -102,6 +102,11 @@ def output_option(function: Function) -> Function:
     return option(function)
 
 
+def common_options(*, short: bool = False) -> Callable[[Function], Function]:
+    """Add how to print the answer, and which server to ask."""
+    return lambda function: all_of(function, output_option, api_url_option(short=short))
+
+
 def part_options(function: Function) -> Function:
     """Add `--node N` and `--index N`, of which the command gets one as `part`."""
 
@@ -151,6 +156,5 @@ def list_options(function: Callable[[ListOptions], None]) -> Function:
         click.option("--name", help="Only with this name."),
         click.option("--limit", type=limit, default=100, show_default=True, help="At most this many; 0 is all."),
         click.option("-w", "--watch", is_flag=True, help="Keep showing changes until Ctrl-C."),
-        output_option,
-        api_url_option(),
+        common_options(),
     )
