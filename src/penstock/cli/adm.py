@@ -9,8 +9,9 @@ from penstock.cli.token import lifetime_options, make_token
 from penstock.cli.ui.command import HELP, LazyGroup, version_option
 from penstock.cli.ui.documents import documents_body, file_option, show_results
 from penstock.cli.ui.options import common_options, connect
-from penstock.cli.ui.output import echo, note, print_data, print_items, print_total
-from penstock.cli.ui.table import Column, Row, field, moment
+from penstock.cli.ui.output import echo, note, plural, print_data, print_items, print_total
+from penstock.cli.ui.table import Column, Row, constant, field, moment
+from penstock.domain.quantities import count_cpus, show_bytes, show_duration
 
 
 @click.group(cls=LazyGroup, context_settings=HELP)
@@ -83,8 +84,6 @@ def create_token(name: str, description: str, expires: str | None, output: str) 
 @common_options()
 def users(output: str) -> None:
     """List who may use this server."""
-    from penstock.cli.pwm.people import user_columns
-
     items = connect().list("/v1/users", {}, 0).items
     print_items(items, output, user_columns(wide=output == "wide"), ruled=True)
 
@@ -93,8 +92,6 @@ def users(output: str) -> None:
 @common_options()
 def groups(output: str) -> None:
     """List the groups and what each may have at once."""
-    from penstock.cli.pwm.people import group_columns
-
     items = connect().list("/v1/groups", {}, 0).items
     print_items(items, output, group_columns(wide=output == "wide"), ruled=True)
 
@@ -135,3 +132,63 @@ AUDIT = [
     field("Result", "result"),
     field("Detail", "detail", drop=1, least=16, wrap=True),
 ]
+
+
+def user_columns(*, wide: bool) -> list[Column]:
+    columns = [
+        constant("kind", "User", drop=2),
+        field("name", "name", least=12),
+        Column("groups", _groups, least=16),
+        Column("active", lambda row: _yes(row.get("active", True))),
+    ]
+    return (
+        [*columns, field("uid", "uid", drop=3), Column("policy", _policies, wrap=True, least=24)] if wide else columns
+    )
+
+
+def group_columns(*, wide: bool) -> list[Column]:
+    columns = [
+        constant("kind", "Group", drop=3),
+        field("name", "name", least=12),
+        Column("limits", lambda row: _limits(row.get("limits")), least=16),
+        Column("limits_each", lambda row: _limits(row.get("limits_each")), drop=1, least=16),
+    ]
+    if wide:
+        columns.append(Column("max_priority", lambda row: str(row.get("max_priority") or 0), drop=4))
+        columns.append(Column("max_duration", lambda row: _duration(row.get("max_duration")), drop=4))
+        columns.append(Column("idle_timeout", lambda row: _duration(row.get("idle_timeout")), drop=5))
+        columns.append(Column("stop_idle", lambda row: _yes(row.get("stop_idle")), drop=6))
+    return columns
+
+
+def _groups(row: Row) -> str:
+    return ",".join(str(group.get("name")) for group in row.get("groups") or ()) or "-"
+
+
+def _policies(row: Row) -> str:
+    """Write a line per group: `ada: Workload get,apply; Volume get`."""
+    return "\n".join(f"{group.get('name')}: {_policy(group.get('policy'))}" for group in row.get("groups") or ()) or "-"
+
+
+def _policy(policy: dict[str, list[str]] | str | None) -> str:
+    if isinstance(policy, dict):
+        return "; ".join(f"{kind} {','.join(verbs)}" for kind, verbs in policy.items()) or "-"
+    return policy or "-"
+
+
+def _limits(limits: Row | None) -> str:
+    """Write limits: `8 GPUs, 64 CPUs`; none is `-`."""
+    known = limits or {}
+    said = [plural(known["gpus"], "GPU")] if known.get("gpus") is not None else []
+    said += [count_cpus(known["cpus_milli"])] if known.get("cpus_milli") is not None else []
+    said += [plural(known["workloads"], "workload")] if known.get("workloads") is not None else []
+    said += [f"{show_bytes(known['volume_bytes'])} in volumes"] if known.get("volume_bytes") is not None else []
+    return ", ".join(said) or "-"
+
+
+def _duration(seconds: int | None) -> str:
+    return "-" if seconds is None else show_duration(seconds)
+
+
+def _yes(value: object) -> str:
+    return "true" if value else "false"

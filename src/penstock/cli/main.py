@@ -100,14 +100,12 @@ def main() -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except PenstockError as error:
-        if os.environ.get("PENSTOCK_DEBUG") == "1":
-            raise
-        show_error(error)
-        return error.exit_code
     except Exception as error:
         if os.environ.get("PENSTOCK_DEBUG") == "1":
             raise
+        if isinstance(error, PenstockError):
+            show_error(error)
+            return error.exit_code
         note(f"Error: {type(error).__name__}: {error}\nHint: PENSTOCK_DEBUG=1 shows where")
         return 1
     finally:

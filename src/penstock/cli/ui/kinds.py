@@ -174,7 +174,8 @@ def _of_several(rows: Sequence[Row] | None) -> bool:
 
 
 def _pwm_view(noun: str, wide: bool) -> TableView:
-    from penstock.cli.pwm import nodes, people, volumes, workloads
+    from penstock.cli import adm
+    from penstock.cli.pwm import nodes, volumes, workloads
 
     views: dict[str, tuple[Callable[..., list[Column]], dict[str, Any]]] = {
         "Workload": (workloads.workload_columns, {"shown": workloads.with_places, "told": True, "moving": True}),
@@ -183,8 +184,8 @@ def _pwm_view(noun: str, wide: bool) -> TableView:
         "Node": (nodes.node_columns, {}),
         "CPU": (nodes.cpu_columns, {"rows": nodes.cpus}),
         "GPU": (nodes.gpu_columns, {"rows": nodes.gpus}),
-        "User": (people.user_columns, {}),
-        "Group": (people.group_columns, {}),
+        "User": (adm.user_columns, {}),
+        "Group": (adm.group_columns, {}),
     }
     columns, more = views[noun]
     return TableView(PATHS[noun], lambda _: columns(wide=wide), ruled=True, **more)
