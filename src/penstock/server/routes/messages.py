@@ -60,7 +60,7 @@ class NamedModel(HasName, JsonModel, Protocol): ...
 Few = TypeVar("Few", bound=HasName)
 
 
-async def asking(call: AuthorizedCall, query: ListQuery, kind: Kind) -> tuple[Caller, int]:
+async def resolve_caller(call: AuthorizedCall, query: ListQuery, kind: Kind) -> tuple[Caller, int]:
     """Return the caller of a list and the version of the data; wait first for a change since `seen`.
 
     Their rights may have changed meanwhile.

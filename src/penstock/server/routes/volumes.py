@@ -10,7 +10,7 @@ from pydantic import Field
 from penstock.domain.policy import Kind
 from penstock.domain.volumes import Phase
 from penstock.server.identity import Authorized
-from penstock.server.routes.messages import Key, ListQuery, Named, answer, asking, page_of, page_of_few, words
+from penstock.server.routes.messages import Key, ListQuery, Named, answer, page_of, page_of_few, resolve_caller, words
 from penstock.wire.pages import Deleted, Events
 from penstock.wire.requests import NewVolume, Resize
 from penstock.wire.volumes import StorageClassPage, VolumePage, VolumeView
@@ -34,7 +34,7 @@ class VolumeListQuery(ListQuery):
 async def list_volumes(call: Authorized, query: Annotated[VolumeListQuery, Query()]) -> Response:
     """Lists volumes, newest first."""
     phases = [Phase(word) for word in words(query.status, "status", PHASES) or ()]
-    caller, version = await asking(call, query, Kind.Volume)
+    caller, version = await resolve_caller(call, query, Kind.Volume)
     views, after = await call.parts.volumes.page(
         caller,
         everyone=query.all_users,

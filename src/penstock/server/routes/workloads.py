@@ -19,10 +19,10 @@ from penstock.server.routes.messages import (
     Key,
     ListQuery,
     answer,
-    asking,
     documented,
     page,
     read_body,
+    resolve_caller,
     words,
 )
 from penstock.wire.pages import Deleted, Events, Uploaded
@@ -58,7 +58,7 @@ async def list_workloads(call: Authorized, query: Annotated[WorkloadListQuery, Q
     """Lists workloads, newest first."""
     statuses = words(query.status, "status", STATUSES)
     states = [State(word) for word in words(query.state, "state", list(State)) or ()]
-    caller, version = await asking(call, query, Kind.Workload)
+    caller, version = await resolve_caller(call, query, Kind.Workload)
     items, after = await call.parts.workloads.page(
         caller,
         everyone=query.all_users,
