@@ -17,9 +17,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.ui.output import as_json
+from penstock.cli.ui.output import as_json, as_yaml
 from penstock.cli.ui.table import clean, printable
-from penstock.cli.ui.yaml import as_yaml
 from tests.cli.conftest import Program
 from tests.running import RunningServer
 from tests.server.test_exec import wait_for

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from penstock.cli.ui import relay, terminal
+from penstock.cli.ui import relay
 from penstock.cli.ui.relay import Relay
 from penstock.cli.ui.terminal import TerminalSession
 from penstock.client.websocket import BINARY, WebSocket
@@ -18,8 +18,7 @@ from tests.client.test_websocket import frame
 @pytest.fixture
 def silent(monkeypatch):
     """A server that says nothing any more; whoever waits for it finds that out soon."""
-    for module in (relay, terminal):
-        monkeypatch.setattr(module, "SILENCE_SECONDS", 3.0)
+    monkeypatch.setattr(relay, "SILENCE_SECONDS", 3.0)
     ours, theirs = socket.socketpair()
     yield ours
     ours.close()
@@ -31,13 +30,13 @@ def said(channel: int, data: bytes) -> bytes:
 
 
 def test_a_program_that_has_ended_already(silent, capfd):
-    early = said(terminal.STDOUT, b"hello\n") + said(terminal.RESULT, json.dumps({"exit_code": 3}).encode())
+    early = said(relay.STDOUT, b"hello\n") + said(relay.RESULT, json.dumps({"exit_code": 3}).encode())
     assert TerminalSession(WebSocket(silent, early), terminal=False, stdin=False).run() == 3
     assert capfd.readouterr().out == "hello\n"
 
 
 def test_a_port_that_greets_whoever_comes(silent):
-    early = said(relay.CAME, b"SSH-2.0-here\r\n") + said(relay.RESULT, json.dumps({"exit_code": 0}).encode())
+    early = said(relay.STDOUT, b"SSH-2.0-here\r\n") + said(relay.RESULT, json.dumps({"exit_code": 0}).encode())
     source, sink = os.pipe(), os.pipe()
     try:
         Relay(WebSocket(silent, early), source[0], sink[1]).run()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cli.ui.follow import Shown, ShownBytes, ShownLines
+from penstock.cli.ui.follow import ShownBytes, ShownLines
 
 
-def shown(shows: Shown, *streams: list[bytes]) -> bytes:
+def shown(shows: ShownBytes | ShownLines, *streams: list[bytes]) -> bytes:
     """What reaches the terminal of streams of which all but the last broke off."""
     written = b""
     for stream in streams:

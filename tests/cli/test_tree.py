@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from penstock.cli import main, pwm
+from penstock.cli import main
 from penstock.cli.main import cli
 from penstock.cli.ui.command import Command
 
@@ -57,11 +57,6 @@ def test_help_shows_the_name_the_program_was_called_by(penstock):
     assert shown.out.endswith(
         "Examples:\n  k8s-cli jobs wait train && echo trained\n  k8s-cli jobs wait train evaluate --timeout 2h\n"
     )
-
-
-def test_the_words_of_pwm_are_the_same_commands_under_penstock():
-    for name, place in pwm.COMMANDS.items():
-        assert main.COMMANDS[name] == place
 
 
 @pytest.mark.parametrize("name", ["pwmcli", "pwmadm"])

@@ -137,16 +137,16 @@ def answering(head: str) -> Callable[[socket.socket], None]:
 )
 def test_whoever_does_not_speak_websocket_is_found_out(head):
     with peer(answering(head)) as other, pytest.raises(Unreachable, match="did not accept a WebSocket"):
-        Client(other.url).websocket("/x", {}, "p")
+        Client(other.url).websocket("/x", {})
 
 
 def test_a_refusal_is_the_servers_own_error():
     body = '{"code": "not_found", "message": "Task x not found", "detail": "…"}'.encode()
     head = f"HTTP/1.1 404 Not Found\nContent-Length: {len(body)}\n\n{body.decode()}"
     with peer(answering(head)) as other, pytest.raises(NotFound, match="Task x not found"):
-        Client(other.url).websocket("/x", {"label": ["ls", "-l /tmp"], "tty": True, "part": None}, "p")
+        Client(other.url).websocket("/x", {"label": "-l /tmp", "tty": True, "part": None})
     request = other.requests[0].decode()
-    assert request.startswith("GET /x?label=ls&label=-l%20%2Ftmp&tty=true HTTP/1.1\r\n")
+    assert request.startswith("GET /x?label=-l%20%2Ftmp&tty=true HTTP/1.1\r\n")
     assert "\r\nConnection: Upgrade\r\n" in request
     assert "Connection: close" not in request
 
@@ -154,5 +154,5 @@ def test_a_refusal_is_the_servers_own_error():
 def test_a_broken_connection_is_not_tried_again():
     """What it starts could have begun."""
     with peer(lambda connection: None) as other, pytest.raises(Unreachable, match="broke before an answer"):
-        Client(other.url).websocket("/x", {}, "p")
+        Client(other.url).websocket("/x", {})
     assert len(other.requests) == 1

@@ -160,7 +160,7 @@ async def running(place: Path, kept: Kept, database: str = "penstock.db") -> Asy
     settings = Settings(data_dir=place / "data")
     settings.data_dir.mkdir(exist_ok=True, mode=0o711)
     db = await Database.open(f"sqlite:///{place}/{database}")
-    parts = Parts.wire(settings, db, SchedulingEngine(settings, kept), None)
+    parts = Parts(settings, db, SchedulingEngine(settings, kept), None)
     try:
         await parts.open()
         yield parts

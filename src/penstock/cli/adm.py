@@ -6,75 +6,67 @@ import click
 
 from penstock.cli.completion import user_names
 from penstock.cli.token import lifetime_options, make_token
-from penstock.cli.ui.command import HELP, LazyGroup, command, version_option
+from penstock.cli.ui.command import HELP, LazyGroup, version_option
 from penstock.cli.ui.documents import documents_body, file_option, show_results
-from penstock.cli.ui.options import api_url_option, connect, output_option
-from penstock.cli.ui.output import echo, note, print_data, print_items, print_total
-from penstock.cli.ui.table import Column, Row, field, moment
-
-COMMANDS = {
-    "init": "penstock.cli.adm:init",
-    "user": "penstock.cli.adm:user",
-    "token": "penstock.cli.adm:token",
-    "users": "penstock.cli.adm:users",
-    "groups": "penstock.cli.adm:groups",
-    "audit": "penstock.cli.adm:audit",
-}
+from penstock.cli.ui.options import common_options, connect
+from penstock.cli.ui.output import echo, note, plural, print_data, print_items, print_total
+from penstock.cli.ui.table import Column, Row, constant, field, moment
+from penstock.domain.quantities import count_cpus, show_bytes, show_duration
 
 
-@click.group(cls=LazyGroup, places=COMMANDS, context_settings=HELP)
+@click.group(cls=LazyGroup, context_settings=HELP)
 @version_option
 def adm() -> None:
     """Manage users, groups and tokens, and see who did what."""
 
 
-@click.group(cls=LazyGroup, places={"apply": "penstock.cli.adm:apply_users"})
-def user() -> None:
-    """Create and change users and groups."""
-
-
-@click.group(cls=LazyGroup, places={"create": "penstock.cli.adm:create_token"})
-def token() -> None:
-    """Manage tokens of users."""
-
-
-@command(
+@adm.command(
     "init",
     examples="""
     penstock adm init
     penstock adm init ada""",
 )
 @click.argument("name", metavar="[USER]", required=False)
-@output_option
-@api_url_option()
-def init(name: str | None, output: str, api_url: str | None) -> None:
+@common_options()
+def init(name: str | None, output: str) -> None:
     """Make the first admin, once; from then on policies decide who may do what.
 
     USER is you by default. The token is printed only once.
     """
-    made = connect(api_url).post("/v1/adm/init", {} if name is None else {"user": name})
+    made = connect().post("/v1/adm/init", {} if name is None else {"user": name})
     if output in ("json", "yaml"):
         print_data(made, output)
         return
     note(f"{made['user']} is the admin of this server; the token is shown only once:")
-    echo(made["user"] if output == "name" else made["token"])
     if output == "name":
+        echo(made["user"])
         note(made["token"])
+    else:
+        echo(made["token"])
 
 
-@command("apply", examples="penstock adm user apply -f users.yaml")
+@adm.group(cls=LazyGroup)
+def user() -> None:
+    """Create and change users and groups."""
+
+
+@adm.group(cls=LazyGroup)
+def token() -> None:
+    """Manage tokens of users."""
+
+
+@user.command("apply", examples="penstock adm user apply -f users.yaml")
 @file_option
 @click.option("--dry-run", is_flag=True, help="Show what would happen; change nothing.")
-@output_option
-@api_url_option()
-def apply_users(file: str, dry_run: bool, output: str, api_url: str | None) -> int:
+@common_options()
+def apply_users(file: str, dry_run: bool, output: str) -> int:
     """Create or change the users and groups in a file, which has documents of kind User and Group only."""
     body = documents_body(file) | {"dry_run": dry_run, "kinds": ["User", "Group"]}
-    answer = connect(api_url).post("/v1/apply", body, create=True)
+    answer = connect().post("/v1/apply", body, create=True)
     return show_results(answer["results"], output, " (dry run)" if dry_run else "")
 
 
-@command(
+@token.command(
     "create",
     examples="""
     penstock adm token create ada
@@ -82,36 +74,29 @@ def apply_users(file: str, dry_run: bool, output: str, api_url: str | None) -> i
 )
 @click.argument("name", metavar="USER", shell_complete=user_names)
 @lifetime_options
-@output_option
-@api_url_option()
-def create_token(name: str, description: str, expires: str | None, output: str, api_url: str | None) -> None:
+@common_options()
+def create_token(name: str, description: str, expires: str | None, output: str) -> None:
     """Create a token for a user and print it. It is shown only once: the server keeps its hash."""
-    make_token(api_url, output, description=description, expires=expires, user=name)
+    make_token(output, description=description, expires=expires, user=name)
 
 
-@command("users", examples="penstock adm users -o wide")
-@output_option
-@api_url_option()
-def users(output: str, api_url: str | None) -> None:
+@adm.command("users", examples="penstock adm users -o wide")
+@common_options()
+def users(output: str) -> None:
     """List who may use this server."""
-    from penstock.cli.pwm.people import user_columns
-
-    items = connect(api_url).list("/v1/users", {}, 0).items
+    items = connect().list("/v1/users", {}, 0).items
     print_items(items, output, user_columns(wide=output == "wide"), ruled=True)
 
 
-@command("groups", examples="penstock adm groups")
-@output_option
-@api_url_option()
-def groups(output: str, api_url: str | None) -> None:
+@adm.command("groups", examples="penstock adm groups")
+@common_options()
+def groups(output: str) -> None:
     """List the groups and what each may have at once."""
-    from penstock.cli.pwm.people import group_columns
-
-    items = connect(api_url).list("/v1/groups", {}, 0).items
+    items = connect().list("/v1/groups", {}, 0).items
     print_items(items, output, group_columns(wide=output == "wide"), ruled=True)
 
 
-@command(
+@adm.command(
     "audit",
     examples="""
     penstock adm audit
@@ -120,11 +105,10 @@ def groups(output: str, api_url: str | None) -> None:
 @click.option("--user", "who", metavar="USER", help="Only what this user did.")
 @click.option("--name", help="Only what was done to things of this name.")
 @click.option("--limit", type=click.IntRange(0), default=100, show_default=True, help="At most; 0 is all.")
-@output_option
-@api_url_option()
-def audit(who: str | None, name: str | None, limit: int, output: str, api_url: str | None) -> None:
+@common_options()
+def audit(who: str | None, name: str | None, limit: int, output: str) -> None:
     """Show who did what, newest first, refusals included."""
-    listing = connect(api_url).list("/v1/audit", {"user": who, "name": name}, limit)
+    listing = connect().list("/v1/audit", {"user": who, "name": name}, limit)
     if output == "name":
         for entry in listing.items:
             echo(_thing(entry))
@@ -148,3 +132,63 @@ AUDIT = [
     field("Result", "result"),
     field("Detail", "detail", drop=1, least=16, wrap=True),
 ]
+
+
+def user_columns(*, wide: bool) -> list[Column]:
+    columns = [
+        constant("kind", "User", drop=2),
+        field("name", "name", least=12),
+        Column("groups", _groups, least=16),
+        Column("active", lambda row: _yes(row.get("active", True))),
+    ]
+    return (
+        [*columns, field("uid", "uid", drop=3), Column("policy", _policies, wrap=True, least=24)] if wide else columns
+    )
+
+
+def group_columns(*, wide: bool) -> list[Column]:
+    columns = [
+        constant("kind", "Group", drop=3),
+        field("name", "name", least=12),
+        Column("limits", lambda row: _limits(row.get("limits")), least=16),
+        Column("limits_each", lambda row: _limits(row.get("limits_each")), drop=1, least=16),
+    ]
+    if wide:
+        columns.append(Column("max_priority", lambda row: str(row.get("max_priority") or 0), drop=4))
+        columns.append(Column("max_duration", lambda row: _duration(row.get("max_duration")), drop=4))
+        columns.append(Column("idle_timeout", lambda row: _duration(row.get("idle_timeout")), drop=5))
+        columns.append(Column("stop_idle", lambda row: _yes(row.get("stop_idle")), drop=6))
+    return columns
+
+
+def _groups(row: Row) -> str:
+    return ",".join(str(group.get("name")) for group in row.get("groups") or ()) or "-"
+
+
+def _policies(row: Row) -> str:
+    """Write a line per group: `ada: Workload get,apply; Volume get`."""
+    return "\n".join(f"{group.get('name')}: {_policy(group.get('policy'))}" for group in row.get("groups") or ()) or "-"
+
+
+def _policy(policy: dict[str, list[str]] | str | None) -> str:
+    if isinstance(policy, dict):
+        return "; ".join(f"{kind} {','.join(verbs)}" for kind, verbs in policy.items()) or "-"
+    return policy or "-"
+
+
+def _limits(limits: Row | None) -> str:
+    """Write limits: `8 GPUs, 64 CPUs`; none is `-`."""
+    known = limits or {}
+    said = [plural(known["gpus"], "GPU")] if known.get("gpus") is not None else []
+    said += [count_cpus(known["cpus_milli"])] if known.get("cpus_milli") is not None else []
+    said += [plural(known["workloads"], "workload")] if known.get("workloads") is not None else []
+    said += [f"{show_bytes(known['volume_bytes'])} in volumes"] if known.get("volume_bytes") is not None else []
+    return ", ".join(said) or "-"
+
+
+def _duration(seconds: int | None) -> str:
+    return "-" if seconds is None else show_duration(seconds)
+
+
+def _yes(value: object) -> str:
+    return "true" if value else "false"

@@ -7,7 +7,7 @@ import click
 from penstock.cli.jobs.submit import active_venv, folder_of, send
 from penstock.cli.ui.command import command
 from penstock.cli.ui.documents import documents_body, file_option, show_results
-from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
+from penstock.cli.ui.options import common_options, connect, group_option
 from penstock.cli.ui.output import note
 
 
@@ -21,16 +21,15 @@ from penstock.cli.ui.output import note
 @file_option
 @click.option("--dry-run", is_flag=True, help="Show what would happen; change nothing.")
 @group_option
-@output_option
-@api_url_option(short=True)
-def apply(file: str, dry_run: bool, group: str | None, output: str, api_url: str | None) -> int:
+@common_options(short=True)
+def apply(file: str, dry_run: bool, group: str | None, output: str) -> int:
     """Create or update what a file describes: documents of any kind, tasks and Kubernetes manifests.
 
     The whole file is checked before anything is changed. Volumes and live jobs that match it already are left as they
     are; a job that has ended is started again.
     """
     base = folder_of(file)
-    client = connect(api_url)
+    client = connect()
     body = documents_body(file) | active_venv(client) | {"dry_run": dry_run}
     answer = send(client, body, base, path="/v1/apply", query={"group": group})
     if dry_run:

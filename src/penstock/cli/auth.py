@@ -6,23 +6,22 @@ import sys
 
 import click
 
-from penstock.cli.ui.command import LazyGroup, command
-from penstock.cli.ui.options import api_url_option, connect, output_option
-from penstock.cli.ui.output import echo, note, print_data, show_hint
+from penstock.cli.ui.command import LazyGroup
+from penstock.cli.ui.options import api_url_option, common_options, connect
+from penstock.cli.ui.output import as_table, echo, note, print_data, show_hint
 from penstock.client.credentials import read_credentials, write_credentials
 from penstock.domain.names import USER
 from penstock.errors import Unauthenticated, Unreachable
 
 IN_THE_CLEAR = "Note: http:// sends your token unencrypted; use https:// if the server offers it."
-COMMANDS = {name: f"penstock.cli.auth:{name}" for name in ("login", "whoami")}
 
 
-@click.group(cls=LazyGroup, places=COMMANDS)
+@click.group(cls=LazyGroup)
 def auth() -> None:
     """Sign in to servers, and see who they know you as."""
 
 
-@command(
+@auth.command(
     "login",
     examples="""
     penstock auth login alice
@@ -31,14 +30,14 @@ def auth() -> None:
 @click.argument("username")
 @click.option("--token", help="Your token; - reads it from standard input.")
 @api_url_option(short=True)
-def login(username: str, token: str | None, api_url: str | None) -> None:
+def login(username: str, token: str | None) -> None:
     """Save USERNAME, and a token, for a server.
 
     The server of this machine needs no login: it knows you by your Unix account.
     """
     if not USER.match(username):
         raise click.BadParameter(f"'{username}' is not a user name.", param_hint="USERNAME")
-    client = connect(api_url)
+    client = connect()
     if token == "-":
         token = sys.stdin.readline()
     write_credentials(client.key, username, token.strip() if token else None)
@@ -52,25 +51,22 @@ def login(username: str, token: str | None, api_url: str | None) -> None:
         show_hint(error)
 
 
-@command("whoami", examples="penstock auth whoami")
-@output_option
-@api_url_option(short=True)
-def whoami(output: str, api_url: str | None) -> None:
+@auth.command("whoami", examples="penstock auth whoami")
+@common_options(short=True)
+def whoami(output: str) -> None:
     """Show who the server knows you as."""
-    client = connect(api_url)
+    client = connect()
     try:
         me = client.get("/v1/whoami")
     except Unauthenticated as error:
         echo("Not logged in")
         show_hint(error)
         return
-    if output in ("json", "yaml"):
-        print_data(me, output)
-    elif output == "name":
-        echo(me["user"])
-    else:
+    if as_table(output):
         echo(f"Logged in as: {me['user']}")
         _say_if_other(read_credentials(client.key).get("user"), me)
+    else:
+        print_data({"name": me["user"]} if output == "name" else me, output)
 
 
 def _say_if_other(name: str | None, me: dict[str, str]) -> None:

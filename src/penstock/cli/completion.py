@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import click
 
 from penstock.cli.ui.command import command
+from penstock.cli.ui.options import chosen_client
 from penstock.cli.ui.output import echo
-from penstock.client.api import Client, Query
+from penstock.client.api import Query
 from penstock.errors import PenstockError
 
 PLAIN = re.compile(r"[\w.@:/-]+\Z", re.ASCII)
@@ -26,24 +28,16 @@ OF_ACTIVE = ("stop", "shell", "top")
 """Commands for workloads that have not ended."""
 
 
-def volume_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _names("/v1/volumes", {"limit": 500}, ctx, incomplete)
+def _listed(path: str, query: Query) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Complete the names of a list."""
+    return lambda ctx, param, incomplete: _names(path, query, ctx, incomplete)
 
 
-def job_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _names("/v1/workloads", {"limit": 100}, ctx, incomplete)
-
-
-def active_job_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _names("/v1/workloads", {"limit": 100, "status": "pending,running"}, ctx, incomplete)
-
-
-def group_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _names("/v1/groups", {"limit": 500}, ctx, incomplete)
-
-
-def user_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return _names("/v1/users", {"limit": 500}, ctx, incomplete)
+volume_names = _listed("/v1/volumes", {"limit": 500})
+job_names = _listed("/v1/workloads", {"limit": 100})
+active_job_names = _listed("/v1/workloads", {"limit": 100, "status": "pending,running"})
+group_names = _listed("/v1/groups", {"limit": 500})
+user_names = _listed("/v1/users", {"limit": 500})
 
 
 def profile_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -72,10 +66,8 @@ def kinds_and_names(ctx: click.Context, param: click.Parameter, incomplete: str)
         if kind and kind.noun == "Workload":
             return workloads(ctx, param, incomplete)
         return _names_of(kind.noun, ctx, incomplete) if kind else []
-    kinds = [
-        word for word in KindParam(*TAKEN.get(ctx.info_name or "", ())).offered(ctx) if word.startswith(incomplete)
-    ]
-    return kinds + workloads(ctx, param, incomplete)
+    kinds = KindParam(*TAKEN.get(ctx.info_name or "", ())).offered(ctx)
+    return [word for word in kinds if word.startswith(incomplete)] + workloads(ctx, param, incomplete)
 
 
 def _names_of(noun: str, ctx: click.Context, incomplete: str) -> list[str]:
@@ -87,8 +79,7 @@ def _names_of(noun: str, ctx: click.Context, incomplete: str) -> list[str]:
 def _names(path: str, query: Query, ctx: click.Context, incomplete: str) -> list[str]:
     asked = {**query, "group": ctx.params.get("group")}
     try:
-        profile = ctx.meta.get("penstock.profile")
-        items = Client(ctx.params.get("api_url"), profile=profile, timeout=PATIENCE).get(path, asked)["items"]
+        items = chosen_client(ctx, None, PATIENCE).get(path, asked)["items"]
     except (PenstockError, OSError):
         return []  # a line of error in the middle of somebody's command line helps nobody
     names = dict.fromkeys(word for item in items for word in (item["name"], item.get("id")) if word)

@@ -27,7 +27,7 @@ TARGETS = ("task", "document", "kubernetes")
 @click.option("--to", type=click.Choice(TARGETS), help="The format. [default: a manifest for a task, else a task]")
 @group_option
 @api_url_option(short=True)
-def convert(path: str | None, file: str | None, to: str | None, group: str | None, api_url: str | None) -> None:
+def convert(path: str | None, file: str | None, to: str | None, group: str | None) -> None:
     """Rewrite what a file describes as tasks, documents or Kubernetes manifests, and print it.
 
     Nothing is created. What the other format cannot express is an error; what a manifest can express only in part is
@@ -36,7 +36,7 @@ def convert(path: str | None, file: str | None, to: str | None, group: str | Non
     if (path is None) == (file is None):
         raise click.UsageError("Name one file: penstock convert FILE.")
     body = documents_body(path or file or "-") | ({"to": to} if to else {})
-    text = connect(api_url).post("/v1/convert", body, {"group": group})["text"]
+    text = connect().post("/v1/convert", body, {"group": group})["text"]
     echo(text, nl=False)
     if not sys.stdout.isatty():
         _repeat_comments(text)

@@ -13,14 +13,15 @@ from penstock.cli.ui.confirm import confirmed, each, of_others
 from penstock.cli.ui.documents import documents_body, optional_file, show_results, thing_or_file
 from penstock.cli.ui.follow import is_over
 from penstock.cli.ui.kinds import PATHS, SINGLE, KindChoice, KindParam, asked_for, one_thing, speaks_pwm
-from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
-from penstock.cli.ui.output import echo, note
+from penstock.cli.ui.options import common_options, connect, group_option
+from penstock.cli.ui.output import cancelled, plural
 from penstock.cli.ui.table import Row
 from penstock.client.address import segment
 from penstock.client.api import FILE_SECONDS, Client
+from penstock.domain.kinds import APPLIED
 from penstock.errors import Forbidden
 
-KINDS = KindParam("Workload", "Volume", "Node", "Group", "User", "Storage")
+LOSSES = {"Workload": " and its log", "Volume": " and all its data"}
 VOLUMES = re.compile(r"kind[\"']?\s*:\s*[\"']?(Volume|PersistentVolumeClaim)\b")
 
 
@@ -37,17 +38,8 @@ VOLUMES = re.compile(r"kind[\"']?\s*:\s*[\"']?(Volume|PersistentVolumeClaim)\b")
 @group_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask, even if volumes lose their data.")
 @click.option("--force", is_flag=True, help="Same as --yes; also delete a node that does not answer.")
-@output_option
-@api_url_option(short=True)
-def delete(
-    words: tuple[str, ...],
-    file: str | None,
-    group: str | None,
-    yes: bool,
-    force: bool,
-    output: str,
-    api_url: str | None,
-) -> int:
+@common_options(short=True)
+def delete(words: tuple[str, ...], file: str | None, group: str | None, yes: bool, force: bool, output: str) -> int:
     """Delete one thing, or stop and delete what a file describes.
 
     With a file, all jobs of its names are deleted, and volumes with all their data. pwmcli asks only before it deletes
@@ -55,17 +47,17 @@ def delete(
     """
     thing_or_file("thing", words, file)
     if file is not None:
-        return _delete_described(file, group, yes, force, output, api_url)
-    kind, ref = one_thing(words, KINDS)
-    client = connect(api_url)
+        return _delete_described(file, group, yes or force, force, output)
+    kind, ref = one_thing(words, KindParam(*APPLIED))
+    client = connect()
     named = asked_for(client, kind, ref, group)
 
     def delete_one(_: str) -> Row | None:
         whose = None if yes else _others(client, kind, named, group, force)
-        if whose and not confirmed(f"Delete {kind.noun} {ref}{whose}{_loss(kind)}?", "--yes"):
+        question = f"Delete {kind.noun} {ref}{whose or ''}{LOSSES.get(kind.noun, '')}?"
+        if whose and not confirmed(question, "--yes"):
             return None
-        sure = yes or force or whose is not None
-        if not sure and not _agreed(f"Delete {kind.noun} {ref}{_loss(kind)}?", volumes=kind.noun == "Volume"):
+        if not whose and not yes and not force and not _agreed(question, volumes=kind.noun == "Volume"):
             return None
         asked = {"group": group} | ({"force": "true"} if force and kind.noun == "Node" else {})
         gone: Row | None = client.delete(f"{PATHS[kind.noun]}/{segment(named)}", asked)
@@ -74,15 +66,14 @@ def delete(
     return each([ref], delete_one, output, lambda gone: _said(kind, gone))
 
 
-def _delete_described(file: str, group: str | None, yes: bool, force: bool, output: str, api_url: str | None) -> int:
+def _delete_described(file: str, group: str | None, yes: bool, force: bool, output: str) -> int:
     body = documents_body(file)
-    volumes = bool(VOLUMES.search(str(body["text"])))
     question = f"Delete everything {file} describes, volumes with all their data?"
-    if not yes and not force and not _agreed(question, volumes=volumes):
-        echo("Cancelled") if output in ("table", "wide") else note("Cancelled")
+    if not yes and not _agreed(question, volumes=bool(VOLUMES.search(body["text"]))):
+        cancelled(output)
         return 0
     asked = {"group": group} | ({"force": "true"} if force else {})
-    answer = connect(api_url).post("/v1/delete", body, asked, timeout=FILE_SECONDS)
+    answer = connect().post("/v1/delete", body, asked, timeout=FILE_SECONDS)
     return show_results(answer["results"], output)
 
 
@@ -108,15 +99,10 @@ def _others(client: Client, kind: KindChoice, named: str, group: str | None, for
             return ", with whatever other people had there,"
         there = [job for job in jobs if named in job.get("hosts", ()) and not is_over(job)]
         whose = of_others(client, there)
-        return whose and f", which had {len(there)} job{'' if len(there) == 1 else 's'} {whose},"
+        return whose and f", which had {plural(len(there), 'job')} {whose},"
     if kind.noun == "User" and not force:
         return None if client.get("/v1/whoami")["user"] == named else " with their tokens"
     return None
-
-
-def _loss(kind: KindChoice) -> str:
-    losses = {"Workload": " and its log", "Volume": " and all its data"}
-    return losses.get(kind.noun, "")
 
 
 def _said(kind: KindChoice, gone: Row) -> str:

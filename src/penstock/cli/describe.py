@@ -9,28 +9,18 @@ import click
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.get import named
 from penstock.cli.ui.command import command
-from penstock.cli.ui.kinds import (
-    PATHS,
-    SINGLE,
-    KindChoice,
-    KindParam,
-    check_asking,
-    one_thing,
-    refused_as_asked,
-    view_of,
-)
-from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
-from penstock.cli.ui.output import echo, echo_styled, print_data, print_facts
+from penstock.cli.ui.kinds import PATHS, SINGLE, KindChoice, KindParam, check_asking, one_thing, view_of
+from penstock.cli.ui.options import common_options, connect, group_option
+from penstock.cli.ui.output import as_table, echo, echo_styled, print_data, print_facts
 from penstock.cli.ui.table import Column, Row, field, moment, table
 from penstock.client.address import segment
 from penstock.client.api import Client
 
-KINDS = KindParam()
 EVENTS = [
     moment("Time", "at"),
     field("About", "about", drop=1, least=8),
     field("What", "reason", least=12),
-    Column("Message", lambda event: _said(event), least=16, wrap=True),
+    Column("Message", lambda event: _message(event), least=16, wrap=True),
 ]
 
 
@@ -44,24 +34,22 @@ EVENTS = [
 )
 @click.argument("words", metavar="[KIND] NAME_OR_ID", nargs=-1, required=True, shell_complete=kinds_and_names)
 @group_option
-@output_option
-@api_url_option(short=True)
-def describe(words: tuple[str, ...], group: str | None, output: str, api_url: str | None) -> None:
+@common_options(short=True)
+def describe(words: tuple[str, ...], group: str | None, output: str) -> None:
     """Show everything about one thing; for a job or a volume, its events in order.
 
     KIND is any kind that get knows; the default is a job.
     """
-    kind, ref = one_thing(words, KINDS)
-    client = connect(api_url)
+    kind, ref = one_thing(words, KindParam())
+    client = connect()
     if kind.noun not in SINGLE:
-        with refused_as_asked(kind, group):
-            _describe_listed(client, kind, ref, group, output)
+        _describe_listed(client, kind, ref, group, output)
         return
     asked: dict[str, Any] = {"group": group} | ({"usage": True} if kind.noun == "Volume" else {})
     thing = client.get(f"{PATHS[kind.noun]}/{segment(ref)}", asked)
     check_asking(kind, ref, thing)
     events = client.get(f"{PATHS[kind.noun]}/{thing['id']}/events", {"group": group})["items"]
-    if output not in ("table", "wide"):
+    if not as_table(output):
         print_data(thing | {"events": events}, output)
         return
     _show(kind, thing)
@@ -75,7 +63,7 @@ def _describe_listed(client: Client, kind: KindChoice, ref: str, group: str | No
     """Show a kind that has no page of its own: all columns of its list, one below the other."""
     view = view_of(KindChoice(kind.noun), wide=True)
     rows = named(client, kind, view, {"group": group}, ref)
-    if output not in ("table", "wide"):
+    if not as_table(output):
         print_data(rows[0] if len(rows) == 1 else rows, output)
         return
     for number, row in enumerate(rows):
@@ -102,6 +90,6 @@ def _show(kind: KindChoice, thing: Row) -> None:
         show_volume(thing, [("Sub Path", sub_path(thing)), ("Policy", policy(thing))])
 
 
-def _said(event: Row) -> str:
+def _message(event: Row) -> str:
     times = f" ({event['count']} times)" if event.get("count", 1) > 1 else ""
     return f"{event.get('message') or ''}{times}"

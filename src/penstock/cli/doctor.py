@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.cli.ui.command import command
-from penstock.cli.ui.options import api_url_option, connect, output_option
-from penstock.cli.ui.output import echo_styled, print_data
+from penstock.cli.ui.options import common_options, connect
+from penstock.cli.ui.output import as_table, echo_styled, print_data
 from penstock.cli.ui.table import Column, Row, blocks, clean, field, terminal_width, wrapped
 from penstock.client.credentials import credentials_path, read_credentials
 from penstock.client.profiles import VARIABLE, all_profiles, current_profile, profiles_path
@@ -19,26 +19,25 @@ OLDEST = (3, 11)
 
 
 @command("doctor", examples="penstock doctor")
-@output_option
-@api_url_option(short=True)
-def doctor(output: str, api_url: str | None) -> int:
+@common_options(short=True)
+def doctor(output: str) -> int:
     """Check what is installed, what is missing, what works.
 
     Each problem comes with the command that fixes it. The exit code is 1 if something required is missing.
     """
-    checks = [_python(), _platform(), _settings(), *_kept(), *_server(api_url)]
-    if output in ("json", "yaml"):
-        print_data({"checks": checks}, output)
-    elif output == "name":
-        print_data(checks, output)
-    else:
+    credentials = _secret("credentials", credentials_path(), lambda: read_credentials(""))
+    profiles = _secret("profiles", profiles_path(), all_profiles)
+    checks = [_python(), _platform(), _settings(), credentials, profiles, *_server()]
+    if as_table(output):
         _show(checks)
+    else:
+        print_data(checks if output == "name" else {"checks": checks}, output)
     return 0 if all(check["ok"] or not check["required"] for check in checks) else 1
 
 
-def _server(api_url: str | None) -> list[Row]:
+def _server() -> list[Row]:
     try:
-        client = connect(api_url)
+        client = connect()
         facts = client.get("/v1/server")
         where = str(client.url or facts.get("socket"))
         found = [_check("server", True, f"version {facts.get('version')}, {where}")]
@@ -104,21 +103,13 @@ def _settings() -> dict[str, Any]:
     return _check("settings", True, f"{config_dir() / 'config.toml'}; data in {settings.data_dir}")
 
 
-def _kept() -> list[dict[str, Any]]:
-    """Check whether the files with secrets can be read, and by whom."""
-    return [
-        _secret("credentials", credentials_path(), lambda: read_credentials("")),
-        _secret("profiles", profiles_path(), all_profiles),
-    ]
-
-
 def _secret(name: str, path: str, read: Callable[[], object]) -> dict[str, Any]:
+    """Check whether a file with secrets can be read, and by whom."""
     try:
         read()
+        mode = os.stat(path).st_mode & 0o077  # noqa: PTH116
     except PenstockError as error:
         return _check(name, False, error.message, error.hint)
-    try:
-        mode = os.stat(path).st_mode & 0o077  # noqa: PTH116
     except OSError:
         return _check(name, True, "no file")
     return _check(name, not mode, path if not mode else f"others can read {path}", f"chmod 600 {path}")

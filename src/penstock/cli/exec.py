@@ -17,7 +17,6 @@ from penstock.client.address import segment
 if TYPE_CHECKING:
     from penstock.client.api import Client, Query
 
-PROTOCOL = "v1.channel.penstock"
 COMMAND = 5
 LONGEST = 256 * 1024
 
@@ -57,14 +56,13 @@ def execute(
     part: int | None,
     stdin: bool | None,
     tty: bool | None,
-    api_url: str | None,
 ) -> int:
     """Run a program or a shell in a running job, and exit with its exit code.
 
     It sees the job's files, variables and processes. It ends when the connection or the job ends.
     """
     query = {"part": part}
-    return converse(connect(api_url), f"/v1/workloads/{segment(ref)}/exec", query, words, stdin, tty)
+    return converse(connect(), f"/v1/workloads/{segment(ref)}/exec", query, words, stdin, tty)
 
 
 def converse(
@@ -84,6 +82,6 @@ def converse(
     command = bytes([COMMAND]) + json.dumps({"command": given}).encode()
     if len(command) > LONGEST:
         raise click.UsageError("The command is longer than 256 KiB; put it into a file, or pass it as standard input.")
-    socket = client.websocket(path, {**query, "tty": tty, "columns": columns, "rows": rows}, PROTOCOL)
+    socket = client.websocket(path, {**query, "tty": tty, "columns": columns, "rows": rows})
     socket.send(command)  # not in the address, which the server and every proxy on the way may write down
     return TerminalSession(socket, terminal=tty, stdin=stdin).run()

@@ -6,13 +6,10 @@ import click
 
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.ui.command import command
-from penstock.cli.ui.kinds import KindParam, asked_for, one_thing
-from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
-from penstock.cli.ui.output import echo, echo_styled, print_data, print_facts
-from penstock.cli.ui.table import Column, Row, field, short_time, table
-from penstock.client.address import segment
-
-KINDS = KindParam("Workload")
+from penstock.cli.ui.kinds import one_workload
+from penstock.cli.ui.options import common_options, group_option
+from penstock.cli.ui.output import as_table, echo, print_data, print_facts, print_items
+from penstock.cli.ui.table import Column, Row, field, short_time
 
 
 @command(
@@ -24,24 +21,21 @@ KINDS = KindParam("Workload")
 )
 @click.argument("words", metavar="[KIND] NAME_OR_ID", nargs=-1, required=True, shell_complete=kinds_and_names)
 @group_option
-@output_option
-@api_url_option(short=True)
-def explain(words: tuple[str, ...], group: str | None, output: str, api_url: str | None) -> None:
+@common_options(short=True)
+def explain(words: tuple[str, ...], group: str | None, output: str) -> None:
     """Explain why a workload waits: in one sentence, and node by node.
 
     Only nodes that its group may use are listed. A node that "never" fits would not do even if it were empty.
     """
-    kind, ref = one_thing(words, KINDS)
-    client = connect(api_url)
-    named = asked_for(client, kind, ref, group)
-    found = client.get(f"/v1/workloads/{segment(named)}/explain", {"group": group})
-    if output not in ("table", "wide"):
+    client, path = one_workload(words, group)
+    found = client.get(f"{path}/explain", {"group": group})
+    if not as_table(output):
         print_data(found, output)
         return
     print_facts(_facts(found))
     if found.get("nodes"):
         echo()
-        echo_styled("\n".join(table(found["nodes"], _columns(wide=output == "wide"))))
+        print_items(found["nodes"], output, _columns(wide=output == "wide"))
 
 
 def _facts(found: Row) -> list[tuple[str, str]]:

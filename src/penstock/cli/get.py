@@ -8,27 +8,18 @@ import click
 
 from penstock.cli.completion import names_of_kind
 from penstock.cli.ui.command import command
-from penstock.cli.ui.kinds import (
-    SINGLE,
-    KindChoice,
-    KindParam,
-    TableView,
-    check_asking,
-    is_called,
-    refused_as_asked,
-    view_of,
-)
-from penstock.cli.ui.options import api_url_option, connect, group_option, output_option
-from penstock.cli.ui.output import echo, note, print_data, print_items
+from penstock.cli.ui.kinds import PATHS, SINGLE, KindChoice, KindParam, TableView, check_asking, is_called, view_of
+from penstock.cli.ui.options import common_options, connect, group_option
+from penstock.cli.ui.output import as_table, echo, note, print_data, print_items
 from penstock.cli.ui.table import Row
 from penstock.client.address import segment
-from penstock.client.api import Client
+from penstock.client.api import Client, ListPage
 from penstock.domain.kinds import ALIASES, APPLIED
 from penstock.errors import NotFound
 
-DOCUMENTS = "/v1/documents"
 SHOWN = 100
 """Lists that grow without end show only the newest."""
+Asked = dict[str, Any]
 
 
 @command(
@@ -52,8 +43,7 @@ SHOWN = 100
     show_default=True,
     help="Only the newest workloads or volumes; 0 is all.",
 )
-@output_option
-@api_url_option(short=True)
+@common_options(short=True)
 def get(
     kind: KindChoice,
     ref: str | None,
@@ -62,7 +52,6 @@ def get(
     as_json: bool,
     limit: int,
     output: str,
-    api_url: str | None,
 ) -> None:
     """List workloads, volumes, nodes, GPUs, CPUs, storages, groups or users.
 
@@ -73,74 +62,63 @@ def get(
     output = "json" if as_json else output
     if ref is not None:
         segment(ref)
-    client = connect(api_url)
+    client = connect()
     view = view_of(kind, wide=output == "wide")
-    asked: dict[str, Any] = {"group": group}
+    asked: Asked = {"group": group}
     if group is None and kind.noun in SINGLE:
         asked["everything"] = True
-    with refused_as_asked(kind, group):
-        if watch:
-            _watch(client, kind, view, asked, ref, limit, output)
-        elif output == "yaml" and _documents(client, kind, view, asked, ref, limit):
-            return
-        elif ref is None:
-            _list(client, kind, view, asked, limit, output)
+    if watch:
+        _watch(client, kind, view, asked, ref, limit, output)
+    elif output == "yaml" and _documents(client, kind, view, asked, ref, limit):
+        return
+    elif ref is None:
+        keep = (lambda item: bool(view.rows([item]))) if kind.asking else None
+        listing = client.list(view.path, asked, limit if view.told else 0, keep)
+        _print(client, view, view.rows(listing.items), output)
+        _note_more(listing, limit)
+    elif kind.noun not in SINGLE:
+        _print(client, view, named(client, kind, view, asked, ref), output)
+    else:
+        thing = _single(client, kind, asked, ref)
+        if as_table(output):
+            _print(client, view, [thing], output)
         else:
-            _one(client, kind, view, asked, ref, output)
+            print_data(thing, output)
 
 
-def _documents(
-    client: Client, kind: KindChoice, view: TableView, asked: dict[str, Any], ref: str | None, limit: int
-) -> bool:
-    """Prints what there is as documents. False where there are none: GPUs, and nodes that a cluster or machine has by
-    itself, were made by no document."""
+def _documents(client: Client, kind: KindChoice, view: TableView, query: Asked, ref: str | None, limit: int) -> bool:
+    """Print documents; False where there are none: GPUs, and nodes of a cluster, were made by no document."""
     if kind.noun not in APPLIED:
         return False
-    query, most = asked | {"kind": kind.noun, "name": ref}, limit if view.told else 0
+    path, asked, most = "/v1/documents", query | {"kind": kind.noun}, limit if view.told else 0
     if kind.asking and ref is None:
-        rows = client.list(view.path, asked, most, lambda item: bool(view.rows([item])))
-        each = [client.get(DOCUMENTS, query | {"name": row["id"]})["items"] for row in rows.items]
+        rows = client.list(view.path, query, most, lambda item: bool(view.rows([item])))
+        each = [client.get(path, asked | {"name": row["id"]})["items"] for row in rows.items]
         listing = rows._replace(items=[item for items in each for item in items])
     else:
         if kind.asking and ref is not None:
-            _single(client, kind, view, asked, ref)
-        listing = client.list(DOCUMENTS, query, most)
+            _single(client, kind, query, ref)
+        listing = client.list(path, asked | {"name": ref}, most)
     newest: dict[tuple[str | None, str], str] = {}
     for item in listing.items:
         newest.setdefault((item.get("group"), item["name"]), item["text"])
     echo("---\n".join(newest.values()), nl=False)
-    if listing.more:
-        note(f"The newest {limit} are shown; see all with: --limit 0")
+    _note_more(listing, limit)
     return bool(newest)
 
 
-def _list(client: Client, kind: KindChoice, view: TableView, asked: dict[str, Any], limit: int, output: str) -> None:
-    most = limit if view.told else 0
-    keep = (lambda item: bool(view.rows([item]))) if kind.asking else None
-    listing = client.list(view.path, asked, most, keep)
-    _print(client, view, view.rows(listing.items), output)
+def _note_more(listing: ListPage, limit: int) -> None:
     if listing.more:
         note(f"The newest {limit} are shown; see all with: --limit 0")
 
 
-def _one(client: Client, kind: KindChoice, view: TableView, asked: dict[str, Any], ref: str, output: str) -> None:
-    if kind.noun not in SINGLE:
-        _print(client, view, named(client, kind, view, asked, ref), output)
-        return
-    thing = _single(client, kind, view, asked, ref)
-    if output in ("table", "wide"):
-        _print(client, view, [thing], output)
-    else:
-        print_data(thing, output)
-
-
-def _single(client: Client, kind: KindChoice, view: TableView, asked: dict[str, Any], ref: str) -> Row:
-    thing: Row = client.get(f"{view.path}/{segment(ref)}", asked)
+def _single(client: Client, kind: KindChoice, asked: Asked, ref: str) -> Row:
+    thing: Row = client.get(f"{PATHS[kind.noun]}/{segment(ref)}", asked)
     check_asking(kind, ref, thing)
     return thing
 
 
-def named(client: Client, kind: KindChoice, view: TableView, asked: dict[str, Any], ref: str) -> list[Row]:
+def named(client: Client, kind: KindChoice, view: TableView, asked: Asked, ref: str) -> list[Row]:
     """Return the items of a list that have this name; none is an error."""
     rows = [row for row in view.rows(client.list(view.path, asked, 0).items) if is_called(row, ref)]
     if not rows:
@@ -150,19 +128,19 @@ def named(client: Client, kind: KindChoice, view: TableView, asked: dict[str, An
 
 
 def _print(client: Client, view: TableView, rows: list[Row], output: str) -> None:
-    if output in ("table", "wide"):
+    if as_table(output):
         rows = view.shown(client, rows)
     print_items(rows, output, view.columns(rows), ruled=view.ruled)
 
 
 def _watch(
-    client: Client, kind: KindChoice, view: TableView, asked: dict[str, Any], ref: str | None, limit: int, output: str
+    client: Client, kind: KindChoice, view: TableView, asked: Asked, ref: str | None, limit: int, output: str
 ) -> None:
     """Watch a kind, or the things of one name, which must exist when watching begins."""
     from penstock.cli.ui.watch import watch
 
     if ref is not None and kind.noun in SINGLE:
-        asked = asked | {"name": _single(client, kind, view, asked, ref)["name"]}
+        asked = asked | {"name": _single(client, kind, asked, ref)["name"]}
     elif ref is not None:
         named(client, kind, view, asked, ref)
 

@@ -6,10 +6,9 @@ import click
 
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.ui.command import command
-from penstock.cli.ui.kinds import KindParam, asked_for, one_thing
-from penstock.cli.ui.options import api_url_option, connect, group_option
+from penstock.cli.ui.kinds import one_workload
+from penstock.cli.ui.options import api_url_option, group_option
 from penstock.cli.ui.output import print_data
-from penstock.client.address import segment
 
 
 @command(
@@ -22,12 +21,10 @@ from penstock.client.address import segment
 @group_option
 @click.option("-o", "--output", type=click.Choice(["json", "yaml"]), default="json", show_default=True, help="As what.")
 @api_url_option(short=True)
-def inspect(words: tuple[str, ...], group: str | None, output: str, api_url: str | None) -> None:
+def inspect(words: tuple[str, ...], group: str | None, output: str) -> None:
     """Show what the engine knows of a workload: containers, mounts, limits, variables.
 
     Values that look secret are masked.
     """
-    kind, ref = one_thing(words, KindParam("Workload"))
-    client = connect(api_url)
-    named = asked_for(client, kind, ref, group)
-    print_data(client.get(f"/v1/workloads/{segment(named)}/inspect", {"group": group}), output)
+    client, path = one_workload(words, group)
+    print_data(client.get(f"{path}/inspect", {"group": group}), output)

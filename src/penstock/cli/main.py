@@ -42,6 +42,11 @@ COMMANDS = {
     "version": "penstock.cli.version:version",
     "api-version": "penstock.cli.version:api_version",
 }
+PWM = (
+    *("profile", "api-version", "get", "describe", "apply", "delete"),
+    *("stop", "shell", "logs", "inspect", "top"),
+)
+"""The commands of `pwmcli`."""
 NAMES = ("penstock", "k8s-cli", USER, ADMIN)
 UNCOLLECTED = 200_000
 """Objects before the first garbage collection: most commands have ended by then."""
@@ -53,11 +58,15 @@ def cli() -> None:
     """Manage volumes and jobs on this machine or on a server, by name."""
 
 
+@click.group(USER, cls=LazyGroup, places={word: COMMANDS[word] for word in PWM}, context_settings=HELP)
+@version_option
+def pwmcli() -> None:
+    """Manage workloads on GPU servers and workstations, by name."""
+
+
 def program(name: str) -> click.Group:
     """Return the commands of a program: `pwmcli` has only PWM's words, `pwmadm` is `penstock adm`."""
     if name == USER:
-        from penstock.cli.pwm import pwmcli
-
         return pwmcli
     if name == ADMIN:
         from penstock.cli.adm import adm
@@ -91,14 +100,12 @@ def main() -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except PenstockError as error:
-        if os.environ.get("PENSTOCK_DEBUG") == "1":
-            raise
-        show_error(error)
-        return error.exit_code
     except Exception as error:
         if os.environ.get("PENSTOCK_DEBUG") == "1":
             raise
+        if isinstance(error, PenstockError):
+            show_error(error)
+            return error.exit_code
         note(f"Error: {type(error).__name__}: {error}\nHint: PENSTOCK_DEBUG=1 shows where")
         return 1
     finally:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.cli.ui.command import command
-from penstock.cli.ui.options import api_url_option, connect, output_option
+from penstock.cli.ui.options import common_options, connect
 from penstock.cli.ui.output import print_items
 from penstock.cli.ui.table import Column, Row, field
 from penstock.domain.quantities import show_bytes
 
 
 @command("nodes", examples="penstock nodes")
-@output_option
-@api_url_option(short=True)
-def nodes(output: str, api_url: str | None) -> None:
+@common_options(short=True)
+def nodes(output: str) -> None:
     """Show the machines that run jobs and what is free."""
-    items = connect(api_url).get("/v1/nodes")["items"]
+    items = connect().get("/v1/nodes")["items"]
     print_items(items, output, node_columns(wide=output == "wide"))
 
 

@@ -56,18 +56,12 @@ class Ports(click.ParamType["tuple[int, int]"]):
 @part_options
 @group_option
 @api_url_option()
-def port_forward(
-    ref: str,
-    ports: tuple[tuple[int, int], ...],
-    part: int | None,
-    group: str | None,
-    api_url: str | None,
-) -> None:
+def port_forward(ref: str, ports: tuple[tuple[int, int], ...], part: int | None, group: str | None) -> None:
     """Forward local ports to a running job, until Ctrl-C.
 
     It listens on 127.0.0.1 only, takes any number of connections, and keeps going while the server restarts.
     """
-    client = connect(api_url)
+    client = connect()
     found = client.get(f"/v1/workloads/{segment(ref)}", {"group": group})
     if found["status"] != "running":
         raise Conflict(f"{found['name']} ({found['id']}) is not running: {found['status']}.")
@@ -101,11 +95,11 @@ def _serve(listening: socket.socket, client: Client, workload_id: str, query: Qu
 
 def _pass_on(here: socket.socket, client: Client, workload_id: str, query: Query) -> None:
     """Relay one connection; an error ends only this one."""
-    from penstock.cli.ui.relay import PROTOCOL, Relay
+    from penstock.cli.ui.relay import Relay
 
     with here:
         try:
-            there = client.websocket(f"/v1/workloads/{workload_id}/connect", query, PROTOCOL)
+            there = client.websocket(f"/v1/workloads/{workload_id}/connect", query)
             here.setblocking(False)
             Relay(there, here.fileno(), here.fileno()).run()
         except PenstockError as error:

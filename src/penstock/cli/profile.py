@@ -9,7 +9,7 @@ import click
 
 from penstock.cli.auth import IN_THE_CLEAR
 from penstock.cli.completion import profile_names
-from penstock.cli.ui.command import LazyGroup, command
+from penstock.cli.ui.command import LazyGroup
 from penstock.cli.ui.options import Function, output_option
 from penstock.cli.ui.output import echo, note, print_data, print_items, show_hint
 from penstock.cli.ui.table import Column, Row, field
@@ -26,14 +26,6 @@ from penstock.client.profiles import (
 )
 from penstock.errors import PenstockError
 
-COMMANDS = {
-    "init": "penstock.cli.profile:init",
-    "add": "penstock.cli.profile:add",
-    "del": "penstock.cli.profile:delete",
-    "use": "penstock.cli.profile:use",
-    "using": "penstock.cli.profile:using",
-    "list": "penstock.cli.profile:list_profiles",
-}
 PATIENCE = 5.0
 """Seconds a server has to accept the token; the profile is kept in any case."""
 COLUMNS = [
@@ -43,7 +35,7 @@ COLUMNS = [
 ]
 
 
-@click.group(cls=LazyGroup, places=COMMANDS)
+@click.group(cls=LazyGroup)
 def profile() -> None:
     """Switch between servers, each with a name and a token of its own."""
 
@@ -54,7 +46,7 @@ def server_options(function: Function) -> Function:
     return address(token(function))
 
 
-@command(
+@profile.command(
     "init",
     examples="""
     penstock profile init prom --api-server https://pwm.example.org --token - < token.txt
@@ -73,7 +65,7 @@ def init(name: str, api_server: str, token: str | None, force: bool) -> None:
     _look(name)
 
 
-@command("add", examples="penstock profile add lab --api-server https://lab.example.org --token - < token.txt")
+@profile.command("add", examples="penstock profile add lab --api-server https://lab.example.org --token - < token.txt")
 @click.argument("name")
 @server_options
 def add(name: str, api_server: str, token: str | None) -> None:
@@ -83,7 +75,7 @@ def add(name: str, api_server: str, token: str | None) -> None:
     _look(name)
 
 
-@command("del", examples="penstock profile del lab")
+@profile.command("del", examples="penstock profile del lab")
 @click.argument("name", shell_complete=profile_names)
 def delete(name: str) -> None:
     """Delete a profile and its token."""
@@ -91,7 +83,7 @@ def delete(name: str) -> None:
     echo(f"Profile {name} deleted" + ("; you are on no profile now" if was_used else ""))
 
 
-@command("use", examples="penstock profile use lab")
+@profile.command("use", examples="penstock profile use lab")
 @click.argument("name", shell_complete=profile_names)
 def use(name: str) -> None:
     """Use a profile from now on."""
@@ -99,7 +91,7 @@ def use(name: str) -> None:
     _say_used(name)
 
 
-@command("using", examples="penstock profile using")
+@profile.command("using", examples="penstock profile using")
 @output_option
 def using(output: str) -> None:
     """Show which profile is used."""
@@ -112,7 +104,7 @@ def using(output: str) -> None:
         echo("You are on no profile")
 
 
-@command("list", examples="penstock profile list")
+@profile.command("list", examples="penstock profile list")
 @output_option
 def list_profiles(output: str) -> None:
     """List the profiles; the one in use is *marked*."""

@@ -12,7 +12,7 @@ import click
 
 from penstock.cli.jobs.submit import parse_envs, submit_and_follow
 from penstock.cli.ui.command import command
-from penstock.cli.ui.options import api_url_option, connect, output_option
+from penstock.cli.ui.options import common_options, connect
 from penstock.errors import Invalid, Problem
 
 SOURCE = "<command line>"
@@ -54,8 +54,7 @@ OPTIONS = {
 @click.option("--name", help="Name of the job.")
 @click.option("--max-duration", metavar="DURATION", help="Stop it after this long, such as 12h.")
 @click.option("-d", "--detach", is_flag=True, help="Do not follow the log.")
-@output_option
-@api_url_option(short=True)
+@common_options(short=True)
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True)
 def run(
     words: Sequence[str],
@@ -63,7 +62,6 @@ def run(
     envs: Sequence[str],
     detach: bool,
     output: str,
-    api_url: str | None,
     **asked: Any,
 ) -> int:
     """Run a command as a job and follow its log.
@@ -74,7 +72,7 @@ def run(
     _refuse_a_task(words)
     body = {"text": _task(words, volumes, asked), "source": SOURCE, "envs": parse_envs(envs)}
     try:
-        return submit_and_follow(connect(api_url), body, "", detach=detach, output=output)
+        return submit_and_follow(connect(), body, "", detach=detach, output=output)
     except Invalid as error:
         message = error.message.replace(SOURCE, "The command line")
         raise Invalid(message, hint=error.hint, problems=list(map(_of_option, error.problems))) from error

@@ -20,37 +20,39 @@ from typing import IO, Any
 
 import click
 
-from penstock.cli.ui.command import LazyGroup, command
+from penstock.cli.ui.command import LazyGroup
 from penstock.cli.ui.options import output_option
-from penstock.cli.ui.output import echo, note, print_data, print_facts, show_hint
+from penstock.cli.ui.output import echo, note, print_data, print_facts, show_hint, show_notices
 from penstock.cli.ui.table import short_time
 from penstock.client.address import connect_unix
 from penstock.client.api import Client
 from penstock.config import load, machine_port, wants_own_server
-from penstock.errors import Conflict, NotFound, StartRefused, Unreachable, from_body
+from penstock.errors import Conflict, StartRefused, Unreachable, from_body
 from penstock.settings import Settings
 
 STOP_SECONDS = 60.0
+START_SECONDS = 60
+SERVER = [sys.executable, "-P", "-m", "penstock.server"]
+"""The command of a server. -P keeps modules in the current directory from being run."""
 
-COMMANDS = {name: f"penstock.cli.server:{name}" for name in ("start", "stop", "restart", "status", "logs")}
+Overrides = dict[str, Any]
 
 
-@click.group(cls=LazyGroup, places=COMMANDS)
+@click.group(cls=LazyGroup)
 def server() -> None:
     """Start, stop and look at the server of this machine."""
 
 
 def start_on_demand() -> None:
     """Start the server for a command that found none, and say so in one line."""
-    said = start_local()
+    said = _start_local({})
     if said is None:
         return
     note(f"Started the local Penstock server (data in {load().data_dir}; stop it with: penstock server stop).")
-    for notice in said.get("notices", ()):
-        note(f"Note: {notice}")
+    show_notices(said)
 
 
-@command(
+@server.command(
     "start",
     examples="""
     penstock server start
@@ -69,18 +71,19 @@ def start(system: bool, auth: str | None, host: str | None, port: int | None, fo
     given = {"auth": auth, "host": host, "port": port}
     overrides = {"mode": _mode(system), **given}
     if foreground:
-        _become_server(overrides)
-    said = start_local(overrides)
+        _checked_settings(overrides)
+        os.execve(SERVER[0], SERVER, _server_environment(overrides))  # noqa: S606
+    said = _start_local(overrides)
     if said is None:
         if system or any(value is not None for value in given.values()):
             raise Conflict("The server is already running.", hint="penstock server stop, then start it again")
         note("The server is already running; see: penstock server status")
         return
-    for notice in said.get("notices", ()):
-        note(f"Note: {notice}")
+    show_notices(said)
     over_tcp = f"API {said['address']} (docs at {said['address']}/docs)" if said["address"] else "no TCP port"
     echo(f"Started: socket {said['socket']}, {over_tcp}")
-    _tell_of_the_machines(overrides)
+    if machine_port(load(overrides)) is not None and not wants_own_server():
+        note("Note: This machine has a server for everyone. Commands use yours with: export PENSTOCK_MODE=user")
 
 
 def _mode(system: bool) -> str | None:
@@ -90,18 +93,7 @@ def _mode(system: bool) -> str | None:
     return "user" if os.geteuid() != 0 and "PENSTOCK_MODE" not in os.environ else None
 
 
-def _tell_of_the_machines(overrides: dict[str, Any]) -> None:
-    if machine_port(load(overrides)) is not None and not wants_own_server():
-        note("Note: This machine has a server for everyone. Commands use yours with: export PENSTOCK_MODE=user")
-
-
-def _become_server(overrides: dict[str, Any]) -> None:
-    checked_settings(overrides)
-    line = server_command()
-    os.execve(line[0], line, server_environment(overrides))  # noqa: S606
-
-
-@command("stop", examples="penstock server stop")
+@server.command("stop", examples="penstock server stop")
 def stop() -> None:
     """Stop the server of this machine. Running jobs go on; the next server finds them again."""
     client = Client(as_account=True)
@@ -110,24 +102,19 @@ def stop() -> None:
     except Unreachable as error:
         note(error.message)
         return
-    _stop_and_wait(client, facts["pid"])
-    note("Stopped the server. Running jobs go on.")
-    if facts["mode"] == "system":
-        note(f"Commands on this machine wait for it; if it is gone for good: sudo rm {facts['socket']}")
-
-
-def _stop_and_wait(client: Client, pid: int) -> None:
-    """Stop the server and wait for its process to end: until then its lock on the data directory blocks another."""
-    process = os.pidfd_open(pid)
+    process = os.pidfd_open(facts["pid"])  # until it ends, its lock on the data directory blocks another
     try:
         client.post("/v1/server/stop")
         if not select.select([process], [], [], STOP_SECONDS)[0]:
             raise Conflict(f"The server is still running after {STOP_SECONDS:.0f}s.", hint="penstock server logs")
     finally:
         os.close(process)
+    note("Stopped the server. Running jobs go on.")
+    if facts["mode"] == "system":
+        note(f"Commands on this machine wait for it; if it is gone for good: sudo rm {facts['socket']}")
 
 
-@command("restart", examples="penstock server restart")
+@server.command("restart", examples="penstock server restart")
 def restart() -> None:
     """Restart the server, such as after an upgrade. Its sockets stay open and jobs go on.
 
@@ -139,7 +126,7 @@ def restart() -> None:
     before = client.get("/v1/server")
     process = os.pidfd_open(before["pid"])
     try:
-        _ask_to_restart(client)
+        client.post("/v1/server/restart")
         facts = before
         while facts["started_at"] == before["started_at"]:
             if select.select([process], [], [], 0)[0]:
@@ -154,15 +141,7 @@ def restart() -> None:
     note(f"Restarted the server: version {facts['version']}.")
 
 
-def _ask_to_restart(client: Client) -> None:
-    try:
-        client.post("/v1/server/restart")
-    except NotFound:
-        hint = "penstock server stop, then penstock server start"
-        raise Conflict("The running server is too old to restart itself.", hint=hint) from None
-
-
-@command("status", examples="penstock server status")
+@server.command("status", examples="penstock server status")
 @output_option
 def status(output: str) -> int:
     """Show where the server listens and who may call it; exit code 1 if none runs."""
@@ -184,13 +163,13 @@ def status(output: str) -> int:
     return 0
 
 
-@command("logs", examples="penstock server logs --tail 20 --follow")
+@server.command("logs", examples="penstock server logs --tail 20 --follow")
 @click.option("--tail", type=click.IntRange(0), default=100, show_default=True, help="Lines from the end.")
 @click.option("-f", "--follow", is_flag=True, help="Keep printing new lines.")
 @click.option("--system", is_flag=True, help="The log of the server for everyone on this machine.")
 def logs(tail: int, follow: bool, system: bool) -> None:
     """Show the server's own log."""
-    path = log_path(load({"mode": "system"} if system else None))
+    path = _log_path(load({"mode": "system"} if system else None))
     try:
         file = path.open("rb")
     except OSError as error:
@@ -206,20 +185,18 @@ def logs(tail: int, follow: bool, system: bool) -> None:
             sleep(0.2)
 
 
-START_SECONDS = 60
-Overrides = dict[str, Any]
-
-
-def start_local(overrides: Overrides | None = None) -> dict[str, Any] | None:
+def _start_local(overrides: Overrides) -> dict[str, Any] | None:
     """Start the server of this machine and return what it said when healthy; None if one is running."""
-    settings = checked_settings(overrides)
+    settings = _checked_settings(overrides)
     with _start_lock(settings):
-        if answers(settings):
-            return None
-        return _spawn(settings, overrides or {})
+        try:
+            connect_unix(str(settings.socket_path)).close()
+        except OSError:
+            return _spawn(settings, overrides)
+        return None
 
 
-def checked_settings(overrides: Overrides | None) -> Settings:
+def _checked_settings(overrides: Overrides) -> Settings:
     """Report wrong settings by name before anything is started."""
     if sys.platform != "linux":
         raise StartRefused(
@@ -228,24 +205,11 @@ def checked_settings(overrides: Overrides | None) -> Settings:
     return load(overrides)
 
 
-def answers(settings: Settings) -> bool:
-    try:
-        connect_unix(str(settings.socket_path)).close()
-    except OSError:
-        return False
-    return True
-
-
-def log_path(settings: Settings) -> Path:
+def _log_path(settings: Settings) -> Path:
     return settings.data_dir / "server.log"
 
 
-def server_command() -> list[str]:
-    """Return the command of a server. -P keeps modules in the current directory from being run."""
-    return [sys.executable, "-P", "-m", "penstock.server"]
-
-
-def server_environment(overrides: Overrides) -> dict[str, str]:
+def _server_environment(overrides: Overrides) -> dict[str, str]:
     return os.environ | {f"PENSTOCK_{key.upper()}": str(value) for key, value in overrides.items() if value is not None}
 
 
@@ -269,12 +233,12 @@ def _start_lock(settings: Settings) -> Iterator[None]:
 
 def _spawn(settings: Settings, overrides: Overrides) -> dict[str, Any]:
     reader, writer = os.pipe()
-    environment = server_environment(overrides) | {"PENSTOCK_READY_FD": str(writer)}
+    environment = _server_environment(overrides) | {"PENSTOCK_READY_FD": str(writer)}
     try:
         with _opened_log(settings) as log:
             before = log.tell()
             subprocess.Popen(
-                server_command(),
+                SERVER,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -293,7 +257,7 @@ def _spawn(settings: Settings, overrides: Overrides) -> dict[str, Any]:
 
 def _opened_log(settings: Settings) -> IO[bytes]:
     """Open the log for its owner alone, since it names people and what they do."""
-    handle = os.open(log_path(settings), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    handle = os.open(_log_path(settings), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.fchmod(handle, 0o600)
     return os.fdopen(handle, "ab")
 
@@ -304,7 +268,7 @@ def _said(reader: int, settings: Settings, before: int) -> dict[str, Any]:
             raise StartRefused(f"The server was not healthy after {START_SECONDS}s.", hint="penstock server logs")
         line = pipe.readline()
     if not line.endswith(b"\n"):
-        hint = f"its log is {log_path(settings)}; the checks are: penstock doctor"
+        hint = f"its log is {_log_path(settings)}; the checks are: penstock doctor"
         raise StartRefused("The server ended before it was healthy" + _last_words(settings, before), hint=hint)
     said: dict[str, Any] = json.loads(line)
     if "error" in said:
@@ -314,5 +278,5 @@ def _said(reader: int, settings: Settings, before: int) -> dict[str, Any]:
 
 def _last_words(settings: Settings, before: int) -> str:
     """Return the last line of its log, which for a Python program is the error."""
-    lines = log_path(settings).read_bytes()[before:].decode(errors="replace").strip().splitlines()
+    lines = _log_path(settings).read_bytes()[before:].decode(errors="replace").strip().splitlines()
     return f": {lines[-1]}" if lines else "."

@@ -25,7 +25,7 @@ PLACES = {"Workload": "/v1/workloads/{}/exec", "Volume": "/v1/volumes/{}/shell"}
 @group_option
 @session_options
 @api_url_option(short=True)
-def shell(words: tuple[str, ...], group: str | None, stdin: bool | None, tty: bool | None, api_url: str | None) -> int:
+def shell(words: tuple[str, ...], group: str | None, stdin: bool | None, tty: bool | None) -> int:
     """Open a shell (bash, or else sh) in a running workload, and exit with its exit code.
 
     On a terminal, every key goes to the shell, Ctrl-C too. For a volume, the shell starts in its directory; no workload
@@ -34,6 +34,6 @@ def shell(words: tuple[str, ...], group: str | None, stdin: bool | None, tty: bo
     from penstock.cli.ui.kinds import KindParam, asked_for, one_thing
 
     kind, ref = one_thing(words, KindParam(*PLACES))
-    client = connect(api_url)
+    client = connect()
     path = PLACES[kind.noun].format(segment(asked_for(client, kind, ref, group)))
     return converse(client, path, {"group": group}, (), stdin, tty)

@@ -23,15 +23,15 @@ from penstock.client.address import segment
 @part_options
 @group_option
 @api_url_option()
-def ssh_proxy(ref: str, port: int, part: int | None, group: str | None, api_url: str | None) -> None:
+def ssh_proxy(ref: str, port: int, part: int | None, group: str | None) -> None:
     """Connect standard input and output to a port of a running job, for use as ssh's ProxyCommand.
 
     An ssh server must run in the job; the port is 22 unless another is named.
     """
-    from penstock.cli.ui.relay import PROTOCOL, Relay
+    from penstock.cli.ui.relay import Relay
 
     query = {"port": port, "part": part, "group": group}
-    there = connect(api_url).websocket(f"/v1/workloads/{segment(ref)}/connect", query, PROTOCOL)
+    there = connect().websocket(f"/v1/workloads/{segment(ref)}/connect", query)
     before = [os.get_blocking(descriptor) for descriptor in (0, 1)]
     try:
         for descriptor in (0, 1):

@@ -6,23 +6,17 @@ from collections.abc import Sequence
 
 import click
 
-from penstock.cli.ui.command import LazyGroup, command
+from penstock.cli.ui.command import LazyGroup
 from penstock.cli.ui.confirm import confirmed, each
-from penstock.cli.ui.options import Function, api_url_option, connect, output_option
+from penstock.cli.ui.options import Function, api_url_option, common_options, connect
 from penstock.cli.ui.output import echo, note, print_data, print_items
 from penstock.cli.ui.table import Row, field, moment
 from penstock.client.address import segment
 
 PATH = "/v1/tokens"
-COMMANDS = {
-    "create": "penstock.cli.token:create",
-    "list": "penstock.cli.token:list_tokens",
-    "rotate": "penstock.cli.token:rotate",
-    "delete": "penstock.cli.token:delete",
-}
 
 
-@click.group(cls=LazyGroup, places=COMMANDS)
+@click.group(cls=LazyGroup)
 def token() -> None:
     """Manage tokens, which identify you over TCP."""
 
@@ -35,7 +29,7 @@ def lifetime_options(function: Function) -> Function:
     return what_for(until(function))
 
 
-@command(
+@token.command(
     "create",
     examples="""
     penstock token create --description laptop --expires 30d
@@ -44,16 +38,15 @@ def lifetime_options(function: Function) -> Function:
 )
 @lifetime_options
 @click.option("--user", help="For this user instead of yourself (admin).")
-@output_option
-@api_url_option()
-def create(description: str, expires: str | None, user: str | None, output: str, api_url: str | None) -> None:
+@common_options()
+def create(description: str, expires: str | None, user: str | None, output: str) -> None:
     """Create a token and print it. It is shown only once: the server keeps its hash."""
-    make_token(api_url, output, description=description, expires=expires, user=user)
+    make_token(output, description=description, expires=expires, user=user)
 
 
-def make_token(api_url: str | None, output: str, **asked: str | None) -> None:
+def make_token(output: str, **asked: str | None) -> None:
     body = {key: value for key, value in asked.items() if value is not None}
-    _show(connect(api_url).post(PATH, body, create=True), output)
+    _show(connect().post(PATH, body, create=True), output)
 
 
 def _show(made: Row, output: str) -> None:
@@ -65,53 +58,51 @@ def _show(made: Row, output: str) -> None:
     if output == "name":
         note(f"{said} {made['token']}")
         echo(made["id"])
-        return
-    note(said)
-    echo(made["token"])
+    else:
+        note(said)
+        echo(made["token"])
 
 
-@command(
+@token.command(
     "list",
     examples="""
     penstock token list
     penstock token list --user alice""",
 )
 @click.option("--user", help="This user's instead of yours (admin).")
-@output_option
-@api_url_option()
-def list_tokens(user: str | None, output: str, api_url: str | None) -> None:
+@common_options()
+def list_tokens(user: str | None, output: str) -> None:
     """List your tokens, without the secret."""
-    listing = connect(api_url).list(PATH, {"user": user}, 0)
+    listing = connect().list(PATH, {"user": user}, 0)
     columns = [field("Token ID", "id"), field("User", "user", drop=3), field("Description", "description", least=16)]
     columns += [moment("Created", "created_at", drop=2), moment("Expires", "expires_at")]
     columns.append(moment("Last Used", "last_used_at", drop=1))
     print_items(listing.items, output, columns, noun="tokens")
 
 
-@command("rotate", examples="penstock token rotate tabcdefg")
+@token.command("rotate", examples="penstock token rotate tabcdefg")
 @click.argument("token_id", metavar="ID")
-@output_option
-@api_url_option()
-def rotate(token_id: str, output: str, api_url: str | None) -> None:
+@common_options()
+def rotate(token_id: str, output: str) -> None:
     """Replace a token, which works for one more day, and print the new one."""
-    _show(connect(api_url).post(f"{PATH}/{segment(token_id)}/rotate"), output)
+    _show(connect().post(f"{PATH}/{segment(token_id)}/rotate"), output)
 
 
-@command("delete", examples="penstock token delete tabcdefg")
+@token.command("delete", examples="penstock token delete tabcdefg")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before deleting somebody else's.")
 @api_url_option()
-def delete(ids: Sequence[str], yes: bool, api_url: str | None) -> int:
+def delete(ids: Sequence[str], yes: bool) -> int:
     """Delete tokens, which stop working at once. It asks an admin before deleting somebody else's."""
-    client = connect(api_url)
+    client = connect()
     asks = not yes and client.get("/v1/whoami")["admin"]
     mine = {token["id"] for token in client.list(PATH, {}, 0).items} if asks else set()
 
     def delete_one(token_id: str) -> dict[str, str] | None:
-        name, question = segment(token_id), f"Delete token {token_id}, which is not yours?"
+        path, question = f"{PATH}/{segment(token_id)}", f"Delete token {token_id}, which is not yours?"
         if asks and token_id not in mine and not confirmed(question, "--yes"):
             return None
-        client.delete(f"{PATH}/{name}")
+        client.delete(path)
         return {"id": token_id}
 
     return each(ids, delete_one, "table", lambda gone: f"Token {gone['id']} deleted successfully")

@@ -12,8 +12,8 @@ import click
 from penstock.cli.completion import kinds_and_names
 from penstock.cli.ui.command import command
 from penstock.cli.ui.kinds import KindParam, asked_for, one_thing
-from penstock.cli.ui.options import api_url_option, connect, group_option, output_option, part_options
-from penstock.cli.ui.output import echo_styled, note, print_data
+from penstock.cli.ui.options import common_options, connect, group_option, part_options
+from penstock.cli.ui.output import as_table, echo_styled, note, print_data
 from penstock.cli.ui.table import GAP, Column, Row, field, printable, table, terminal_width, wrapped
 from penstock.cli.ui.watch import redraw
 from penstock.client.address import segment
@@ -26,7 +26,6 @@ PAUSE_SECONDS = 2
 WAIT_SECONDS = 20
 """How long a single look waits for measurements; with --watch they are shown later."""
 NODES = ("node", "nodes")
-KINDS = KindParam("Workload", "Node")
 
 Ask = Callable[[], Any]
 
@@ -42,20 +41,12 @@ Ask = Callable[[], Any]
 @group_option
 @part_options
 @click.option("-w", "--watch/--no-watch", default=None, help="Go on until Ctrl-C. [default: at a terminal]")
-@output_option
-@api_url_option(short=True)
-def top(
-    words: tuple[str, ...],
-    group: str | None,
-    part: int | None,
-    watch: bool | None,
-    output: str,
-    api_url: str | None,
-) -> None:
+@common_options(short=True)
+def top(words: tuple[str, ...], group: str | None, part: int | None, watch: bool | None, output: str) -> None:
     """Show what a workload or the nodes use now: CPUs, memory, GPUs, disk and network, and a workload's processes."""
-    client = connect(api_url)
+    client = connect()
     if watch is None:
-        watch = output in ("table", "wide") and sys.stdout.isatty()
+        watch = as_table(output) and sys.stdout.isatty()
     ask, lines = _asked(client, words, {"group": group, "part": part}, 0 if watch else WAIT_SECONDS)
     if not watch:
         _print(ask(), output, lines)
@@ -73,7 +64,7 @@ def _asked(
     """Return the request to repeat and the function that draws its answer; `top node` is all nodes."""
     if len(words) == 1 and words[0].lower() in NODES:
         return partial(_nodes, client, query, wait, None), node_lines
-    kind, ref = one_thing(words, KINDS)
+    kind, ref = one_thing(words, KindParam("Workload", "Node"))
     if kind.noun == "Node":
         return partial(_nodes, client, query, wait, ref), node_lines
     named = asked_for(client, kind, ref, query["group"])
@@ -93,7 +84,7 @@ def _go_on(client: Client, ask: Ask, output: str, lines: Callable[[Any], list[st
     found = ask()
     patience = ServerWait(client, note)
     while True:
-        if output in ("table", "wide") and sys.stdout.isatty():
+        if as_table(output) and sys.stdout.isatty():
             redraw(lines(found))
         else:
             _print(found, output, lines)
@@ -103,7 +94,7 @@ def _go_on(client: Client, ask: Ask, output: str, lines: Callable[[Any], list[st
 
 
 def _print(found: Any, output: str, lines: Callable[[Any], list[str]]) -> None:
-    if output in ("table", "wide"):
+    if as_table(output):
         echo_styled("\n".join(lines(found)))
     else:
         print_data(found, output)
@@ -113,27 +104,25 @@ def workload_lines(measure: Row) -> list[str]:
     """Draw a line for each resource, then the GPUs, then the processes."""
     lines = [printable(f"{measure.get('name', '-')} ({measure.get('id', '-')}), node {measure.get('part', 0)}")]
     lines.append(GAP.join([f"CPU {_percent(measure.get('cpu_percent'))}", f"Memory {_memory(measure)}"]))
-    lines.append(GAP.join([_disk(measure), _network(measure)]))
+    disk = _pair(measure, "disk_read_bytes", "read", "disk_written_bytes", "written")
+    network = _pair(measure, "network_received_bytes", "received", "network_sent_bytes", "sent")
+    lines.append(GAP.join([f"Disk {disk}", f"Network {network}"]))
     lines += _said(measure["message"]) if measure.get("message") else []
     if measure.get("gpus"):
         lines += ["", *table(measure["gpus"], GPUS)]
     if measure.get("processes"):
-        lines += ["", *table(sorted(measure["processes"], key=_busy), PROCESSES)]
+        busiest = sorted(measure["processes"], key=lambda process: -float(process.get("cpu_percent") or 0))
+        lines += ["", *table(busiest, PROCESSES)]
     return lines
 
 
 def node_lines(nodes: list[Row]) -> list[str]:
-    """Draw a row for each node, then what could not be measured and why."""
     said = [line for node in nodes if node.get("message") for line in _said(f"{node['name']}: {node['message']}")]
     return [*table(nodes, NODE), *said]
 
 
 def _said(text: str) -> list[str]:
     return wrapped(printable(text), terminal_width())
-
-
-def _busy(process: Row) -> float:
-    return -float(process.get("cpu_percent") or 0)
 
 
 def _percent(value: float | None) -> str:
@@ -145,14 +134,6 @@ def _memory(measure: Row) -> str:
     return _bytes(measure.get("memory_bytes")) + (f" of {show_bytes(limit)}" if limit else "")
 
 
-def _disk(measure: Row) -> str:
-    return f"Disk {_pair(measure, 'disk_read_bytes', 'read', 'disk_written_bytes', 'written')}"
-
-
-def _network(measure: Row) -> str:
-    return f"Network {_pair(measure, 'network_received_bytes', 'received', 'network_sent_bytes', 'sent')}"
-
-
 def _pair(measure: Row, first: str, one: str, second: str, other: str) -> str:
     if measure.get(first) is None and measure.get(second) is None:
         return "-"
@@ -161,19 +142,16 @@ def _pair(measure: Row, first: str, one: str, second: str, other: str) -> str:
 
 def _rates(first: str, second: str) -> Callable[[Row], str]:
     """`1.5Mi / 20Ki`"""
-    return lambda row: (
-        "-"
-        if row.get(first) is None and row.get(second) is None
-        else f"{_bytes(row.get(first))} / {_bytes(row.get(second))}"
-    )
+
+    def rates(row: Row) -> str:
+        unknown = row.get(first) is None and row.get(second) is None
+        return "-" if unknown else f"{_bytes(row.get(first))} / {_bytes(row.get(second))}"
+
+    return rates
 
 
 def _bytes(amount: int | None) -> str:
     return "-" if amount is None else show_bytes(amount)
-
-
-def _count(several: list[Row] | None) -> str:
-    return "-" if several is None else str(len(several))
 
 
 def _used(key: str) -> Callable[[Row], str]:
@@ -195,7 +173,7 @@ GPUS = [
     field("Product", "product", least=12),
     Column("Memory", _used("memory_used_bytes")),
     Column("Use", lambda row: _percent(row.get("utilization"))),
-    Column("Processes", lambda row: _count(row.get("processes")), drop=1),
+    Column("Processes", lambda row: "-" if row.get("processes") is None else str(len(row["processes"])), drop=1),
 ]
 PROCESSES = [
     field("PID", "pid"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from penstock.cli.ui.command import command
-from penstock.cli.ui.options import api_url_option, connect, output_option
+from penstock.cli.ui.options import common_options, connect
 from penstock.cli.ui.output import print_items
 from penstock.cli.ui.table import Column, Row, field
 from penstock.domain.quantities import show_bytes
@@ -22,14 +22,13 @@ from penstock.errors import Invalid
 @click.option("--since", metavar="TIME", default="30d", show_default=True, help="Since then: 30d, 12h, or a time.")
 @click.option("--by", type=click.Choice(["user", "group"]), help="One row for each of these. [default: both]")
 @click.option("-g", "--group", metavar="GROUP", help="Only of this group. [default: all of yours]")
-@output_option
-@api_url_option()
-def usage(since: str, by: str | None, group: str | None, output: str, api_url: str | None) -> None:
+@common_options()
+def usage(since: str, by: str | None, group: str | None, output: str) -> None:
     """Show who used how much: hours of GPUs and CPUs, and how long the GPUs worked.
 
     It covers your groups; admins see everyone's. Deleted jobs count, too, and running ones up to now.
     """
-    client = connect(api_url)
+    client = connect()
     try:
         report = client.get("/v1/usage", {"since": since, "by": by, "group": group})
     except Invalid as error:

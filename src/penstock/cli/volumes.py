@@ -8,33 +8,23 @@ import click
 
 from penstock.cli.completion import volume_names
 from penstock.cli.exec import converse, session_options
-from penstock.cli.ui.command import LazyGroup, command
-from penstock.cli.ui.options import api_url_option, connect, list_options, output_option
-from penstock.cli.ui.output import echo, note, print_data, print_facts, print_items, show_list
+from penstock.cli.ui.command import LazyGroup
+from penstock.cli.ui.options import ListOptions, api_url_option, common_options, connect, list_options
+from penstock.cli.ui.output import as_table, print_data, print_facts, print_items, print_result, show_list, show_notices
 from penstock.cli.ui.table import NAME, Column, Row, field, moment, short_time
 from penstock.client.address import segment
 
 PATH = "/v1/volumes"
 PHASE = 30
 """Width of a status and its reason before other columns are dropped for it."""
-COMMANDS = {
-    "create": "penstock.cli.volumes:create",
-    "list": "penstock.cli.volumes:list_volumes",
-    "get": "penstock.cli.volumes:get",
-    "resize": "penstock.cli.volumes:resize",
-    "df": "penstock.cli.volumes:df",
-    "shell": "penstock.cli.volumes:shell",
-    "delete": "penstock.cli.volumes:delete",
-    "classes": "penstock.cli.volumes:classes",
-}
 
 
-@click.group(cls=LazyGroup, places=COMMANDS)
+@click.group(cls=LazyGroup)
 def volumes() -> None:
     """Manage volumes: places for data, used by name."""
 
 
-@command(
+@volumes.command(
     "create",
     examples="""
     penstock volumes create training-data 10Gi
@@ -52,25 +42,18 @@ def volumes() -> None:
     metavar="MODE[,MODE]",
     help="ReadWriteOnce, ReadWriteMany (for jobs of several nodes), ReadOnlyMany.",
 )
-@output_option
-@api_url_option()
-def create(
-    name: str, size: str, storage_class: str | None, access_modes: str, output: str, api_url: str | None
-) -> None:
+@common_options()
+def create(name: str, size: str, storage_class: str | None, access_modes: str, output: str) -> None:
     """Create a volume of SIZE (500Mi, 10Gi, 1Ti)."""
     modes = [mode.strip() for mode in access_modes.split(",") if mode.strip()]
     body = {"name": name, "size": size, "storage_class": storage_class, "access_modes": modes}
-    volume = connect(api_url).post(PATH, body, create=True)
-    for notice in volume.get("notices", ()):
-        note(f"Note: {notice}")
-    if output in ("table", "wide"):
-        echo(f"Volume created successfully with ID: {volume['id']}")
-        echo(f"Status: {phase(volume)}")
-    else:
-        print_data(volume, output)
+    volume = connect().post(PATH, body, create=True)
+    show_notices(volume)
+    text = f"Volume created successfully with ID: {volume['id']}\nStatus: {phase(volume)}"
+    print_result(volume, output, text)
 
 
-@command(
+@volumes.command(
     "list",
     examples="""
     penstock volumes list
@@ -78,22 +61,11 @@ def create(
     penstock volumes list --status Bound -o name""",
 )
 @list_options
-def list_volumes(
-    details: bool,
-    all_users: bool,
-    status: str | None,
-    name: str | None,
-    limit: int,
-    watch: bool,
-    output: str,
-    api_url: str | None,
-) -> None:
+def list_volumes(asked: ListOptions) -> None:
     """List volumes; --details shows what is used of them."""
-    details = details or output == "wide"
-    query = {"status": status, "name": name, "all_users": all_users, "usage": details}
-    columns = volume_columns(details=details, all_users=all_users)
-    client = connect(api_url)
-    show_list(client, PATH, query, lambda _: columns, "volumes", limit=limit, watch=watch, output=output)
+    details = asked.details or asked.output == "wide"
+    columns = volume_columns(details=details, all_users=asked.all_users)
+    show_list(connect(), PATH, asked, lambda _: columns, "volumes", usage=details)
 
 
 def volume_columns(*, details: bool, all_users: bool) -> list[Column]:
@@ -115,7 +87,6 @@ def phase(volume: Row) -> str:
 
 
 def access(volume: Row) -> str:
-    """Return the access modes in effect."""
     return "ReadOnlyMany" if volume.get("readonly") else ",".join(volume["access_modes"])
 
 
@@ -124,23 +95,26 @@ def used(volume: Row) -> str:
     amount = volume.get("used_bytes")
     if amount is None:
         return f"not measured: {volume['not_measured']}" if volume.get("not_measured") else "-"
+    share = f" ({100 * amount / volume['size_bytes']:.0f} %)" if volume["size_bytes"] else ""
+    return f"{_bytes(amount)}{share}"
+
+
+def _bytes(amount: int | None) -> str:
     from penstock.domain.quantities import show_bytes
 
-    share = f" ({100 * amount / volume['size_bytes']:.0f} %)" if volume["size_bytes"] else ""
-    return f"{show_bytes(amount)}{share}"
+    return "-" if amount is None else show_bytes(amount)
 
 
-@command("get", examples="penstock volumes get training-data")
+@volumes.command("get", examples="penstock volumes get training-data")
 @click.argument("ref", metavar="NAME_OR_ID", shell_complete=volume_names)
-@output_option
-@api_url_option()
-def get(ref: str, output: str, api_url: str | None) -> None:
+@common_options()
+def get(ref: str, output: str) -> None:
     """Show one volume: what is used of it, and by which jobs."""
-    volume = connect(api_url).get(f"{PATH}/{segment(ref)}", {"usage": True})
-    if output not in ("table", "wide"):
+    volume = connect().get(f"{PATH}/{segment(ref)}", {"usage": True})
+    if as_table(output):
+        show_volume(volume)
+    else:
         print_data(volume, output)
-        return
-    show_volume(volume)
 
 
 def _user(job: Row) -> str:
@@ -160,27 +134,22 @@ def show_volume(volume: Row, more: Sequence[tuple[str, str]] = ()) -> None:
     print_facts([*facts, ("Created", short_time(volume["created_at"]))])
 
 
-@command("resize", examples="penstock volumes resize training-data 20Gi")
+@volumes.command("resize", examples="penstock volumes resize training-data 20Gi")
 @click.argument("ref", metavar="NAME_OR_ID", shell_complete=volume_names)
 @click.argument("size")
-@output_option
-@api_url_option()
-def resize(ref: str, size: str, output: str, api_url: str | None) -> None:
+@common_options()
+def resize(ref: str, size: str, output: str) -> None:
     """Make a volume larger, where its storage class allows that. It never gets smaller."""
-    volume = connect(api_url).post(f"{PATH}/{segment(ref)}/resize", {"size": size})
-    if output in ("table", "wide"):
-        echo(f"Volume {volume['id']} ({volume['name']}) is {volume['size']}")
-    else:
-        print_data(volume, output)
+    volume = connect().post(f"{PATH}/{segment(ref)}/resize", {"size": size})
+    print_result(volume, output, f"Volume {volume['id']} ({volume['name']}) is {volume['size']}")
 
 
-@command("df", examples="penstock volumes df\npenstock volumes df training-data")
+@volumes.command("df", examples="penstock volumes df\npenstock volumes df training-data")
 @click.argument("refs", metavar="[NAME_OR_ID]...", nargs=-1, shell_complete=volume_names)
-@output_option
-@api_url_option()
-def df(refs: Sequence[str], output: str, api_url: str | None) -> None:
+@common_options()
+def df(refs: Sequence[str], output: str) -> None:
     """Show used and free space of volumes, like df: of their size, and of the disk."""
-    client = connect(api_url)
+    client = connect()
     if refs:
         items = [client.get(f"{PATH}/{segment(ref)}", {"usage": True}) for ref in refs]
     else:
@@ -188,32 +157,19 @@ def df(refs: Sequence[str], output: str, api_url: str | None) -> None:
     columns = [
         field("Volume", "name", least=NAME),
         field("Size", "size"),
-        Column("Used", _used),
-        Column("Avail", _left),
+        Column("Used", lambda volume: _bytes(volume.get("used_bytes"))),
+        Column("Avail", lambda volume: _bytes(_left(volume))),
         Column("Disk free", _free, drop=2),
     ]
     columns += [Column("Use%", _share), Column("Status", _measured, drop=1, least=9)]
     print_items(items, output, columns)
 
 
-def _used(volume: Row) -> str:
-    from penstock.domain.quantities import show_bytes
-
-    return "-" if volume.get("used_bytes") is None else show_bytes(volume["used_bytes"])
-
-
 def _measured(volume: Row) -> str:
     return f"not measured: {volume['not_measured']}" if volume.get("not_measured") else phase(volume)
 
 
-def _left(volume: Row) -> str:
-    from penstock.domain.quantities import show_bytes
-
-    left = _left_of(volume)
-    return "-" if left is None else show_bytes(left)
-
-
-def _left_of(volume: Row) -> int | None:
+def _left(volume: Row) -> int | None:
     """Return how many bytes can still be written, within the volume's size and the disk."""
     used_bytes, size, free = volume.get("used_bytes"), volume["size_bytes"], volume.get("free_bytes")
     known = [max(size - used_bytes, 0)] if size and used_bytes is not None else []
@@ -225,7 +181,7 @@ def _share(volume: Row) -> str:
     return f"{100 * used_bytes / size:.0f}%" if size and used_bytes is not None else "-"
 
 
-@command(
+@volumes.command(
     "shell",
     passes_code=True,
     examples="""
@@ -238,15 +194,15 @@ def _share(volume: Row) -> str:
 @click.argument("words", metavar="[--] [COMMAND]...", nargs=-1)
 @session_options
 @api_url_option()
-def shell(ref: str, words: Sequence[str], stdin: bool | None, tty: bool | None, api_url: str | None) -> int:
+def shell(ref: str, words: Sequence[str], stdin: bool | None, tty: bool | None) -> int:
     """Open a shell in a volume, or run a program there; no job needs to run.
 
     The volume is at /volume. The exit code is the program's.
     """
-    return converse(connect(api_url), f"{PATH}/{segment(ref)}/shell", {}, words, stdin, tty)
+    return converse(connect(), f"{PATH}/{segment(ref)}/shell", {}, words, stdin, tty)
 
 
-@command(
+@volumes.command(
     "delete",
     examples="""
     penstock volumes delete training-data
@@ -254,38 +210,28 @@ def shell(ref: str, words: Sequence[str], stdin: bool | None, tty: bool | None, 
 )
 @click.argument("refs", metavar="NAME_OR_ID...", nargs=-1, required=True, shell_complete=volume_names)
 @click.option("-f", "--force", is_flag=True, help="Do not ask.")
-@output_option
-@api_url_option()
-def delete(refs: Sequence[str], force: bool, output: str, api_url: str | None) -> int:
+@common_options()
+def delete(refs: Sequence[str], force: bool, output: str) -> int:
     """Delete volumes and all their data, for good. Refused while a job uses one."""
-    from penstock.cli.ui.confirm import confirmed, each, of_others
+    from penstock.cli.ui.confirm import delete_each
 
-    client = connect(api_url)
+    def question(volume: Row, whose: str) -> str:
+        return f"Delete volume {volume['name']} ({volume['id']}, {volume['size']}){whose} and all its data?"
 
-    def delete_one(ref: str) -> Row | None:
-        volume = client.get(f"{PATH}/{segment(ref)}")
-        whose = f" of {volume['user']}" if not force and of_others(client, [volume]) else ""
-        question = f"Delete volume {volume['name']} ({volume['id']}, {volume['size']}){whose} and all its data?"
-        if not force and not confirmed(question):
-            return None
-        gone: Row = client.delete(f"{PATH}/{volume['id']}")
-        return gone
-
-    return each(refs, delete_one, output, _said_of_deleted)
+    return delete_each(connect(), PATH, refs, question, force=force, output=output, say=_deleted)
 
 
-def _said_of_deleted(gone: Row) -> str:
+def _deleted(gone: Row) -> str:
     if gone.get("message"):
         return f"Volume {gone['id']} is being deleted: {gone['message']}"
     return f"Volume {gone['id']} deleted successfully"
 
 
-@command("classes", examples="penstock volumes classes")
-@output_option
-@api_url_option()
-def classes(output: str, api_url: str | None) -> None:
+@volumes.command("classes", examples="penstock volumes classes")
+@common_options()
+def classes(output: str) -> None:
     """List the storage classes for volumes."""
-    items = connect(api_url).get("/v1/storage-classes")["items"]
+    items = connect().get("/v1/storage-classes")["items"]
     columns = [
         Column("Name", lambda row: f"{row['name']} (default)" if row.get("default") else row["name"]),
         Column("Free", _free),
@@ -296,6 +242,4 @@ def classes(output: str, api_url: str | None) -> None:
 
 
 def _free(row: Row) -> str:
-    from penstock.domain.quantities import show_bytes
-
-    return "-" if row.get("free_bytes") is None else show_bytes(row["free_bytes"])
+    return _bytes(row.get("free_bytes"))

@@ -139,7 +139,6 @@ def _connect_long(connection: socket.socket, path: str) -> None:
 
 
 def connect_url(url: Url, seconds: float = CONNECT_SECONDS) -> socket.socket:
-    """Connect; raise OSError if no server answers."""
     connection = socket.create_connection((url.host, url.port), timeout=seconds)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if url.scheme == "http":

@@ -9,15 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.client.address import (
-    CONNECT_SECONDS,
-    Url,
-    connect_unix,
-    connect_url,
-    local_sockets,
-    named_url,
-    quote,
-)
+from penstock.client.address import CONNECT_SECONDS, Url, connect_unix, connect_url, local_sockets, named_url, quote
 from penstock.client.credentials import LOCAL, read_credentials
 from penstock.client.http import BodyWriter, Response, exchange
 from penstock.client.profiles import Profile, chosen_profile
@@ -33,8 +25,7 @@ LARGEST_PAGE = 500
 AWAY = (502, 503, 504)
 """What a proxy answers if the server is gone."""
 
-Query = Mapping[str, str | int | bool | list[str] | None]
-"""A list repeats the key."""
+Query = Mapping[str, str | int | bool | None]
 
 
 class ListPage(NamedTuple):
@@ -67,6 +58,7 @@ class Client:
         self._start = start
         self._timeout = timeout
         self._socket: str | None = None
+        """The socket that answered last."""
         self._stays = False
 
     def stay(self) -> None:
@@ -117,11 +109,11 @@ class Client:
             raise self._error(answer)
         return answer
 
-    def websocket(self, path: str, query: Query, protocol: str) -> WebSocket:
+    def websocket(self, path: str, query: Query) -> WebSocket:
         """Open a WebSocket. It is never retried: what it starts must not be started twice."""
         from penstock.client.websocket import Handshake, WebSocket
 
-        handshake = Handshake(protocol)
+        handshake = Handshake()
         answer = self._answer("GET", _target(path, query), None, handshake.headers, retry=False, timeout=self._timeout)
         if answer.status >= 300:
             raise self._error(answer)
@@ -243,7 +235,8 @@ class Client:
                 hint="name one: export PENSTOCK_API_URL=https://… (or --api-url), then penstock auth login USERNAME",
             )
         machines, own = local_sockets()
-        for path in [self._socket] if self._stays and self._socket else filter(None, dict.fromkeys((machines, own))):
+        known = [self._socket] if self._stays else dict.fromkeys((machines, own))
+        for path in filter(None, known):
             try:
                 connection = connect_unix(path)
             except ConnectionRefusedError as error:
@@ -262,19 +255,18 @@ class Client:
         if self._start is None:
             raise Unreachable("No server is running.", hint="penstock server start")
         self._start()
-        return self._connect_started(own)
-
-    def _connect_started(self, path: str) -> socket.socket:
         try:
-            connection = connect_unix(path)
+            connection = connect_unix(own)
         except OSError as error:
             raise Unreachable(f"The server does not answer: {error}.", hint="penstock server logs") from error
-        self._socket = path
+        self._socket = own
         return connection
 
     def _error(self, answer: Response) -> PenstockError:
-        """The server's exception, made again; a proxy's page of HTML becomes its status. Nobody is sent elsewhere: the
-        token would go along."""
+        """Make the server's exception again; a proxy's page of HTML becomes its status.
+
+        A redirect is not followed: the token would go along.
+        """
         if answer.status < 400:
             answer.close()
             there = answer.headers.get("location", "nowhere")
@@ -313,9 +305,6 @@ def _machines_server_is_down(left: str | None) -> Unreachable:
 
 
 def _target(path: str, query: Query | None) -> str:
-    pairs = []
-    for key, value in (query or {}).items():
-        for each in value if isinstance(value, list) else [value]:
-            if each is not None and each is not False:
-                pairs.append(f"{key}={'true' if each is True else quote(str(each))}")
+    given = {key: value for key, value in (query or {}).items() if value is not None and value is not False}
+    pairs = [f"{key}={'true' if value is True else quote(str(value))}" for key, value in given.items()]
     return f"{path}?{'&'.join(pairs)}" if pairs else path

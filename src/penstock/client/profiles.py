@@ -7,7 +7,7 @@ import re
 from typing import Any, NamedTuple
 
 from penstock.client.address import Url, config_dir, parse_url
-from penstock.client.files import Document, change_private, read_private
+from penstock.client.credentials import Document, change_private, read_private
 from penstock.errors import Conflict, NotFound, SettingsError
 
 VARIABLE = "PENSTOCK_PROFILE"
@@ -29,7 +29,6 @@ def profiles_path() -> str:
 
 
 def all_profiles() -> list[Profile]:
-    """Return all profiles, by name."""
     known = _read()
     return [_profile(known, name) for name in sorted(known["profiles"])]
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from penstock.client.http import PIECE, SWITCHED, Response
 
+PROTOCOL = "v1.channel.penstock"
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 CONTINUED, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 LARGEST = 16 << 20
@@ -23,7 +24,7 @@ class Closed(ConnectionError):
 
 
 class Handshake:
-    def __init__(self, protocol: str) -> None:
+    def __init__(self, protocol: str = PROTOCOL) -> None:
         self._protocol = protocol
         self._key = b2a_base64(os.urandom(16), newline=False)
         self.headers = {

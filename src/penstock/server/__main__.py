@@ -49,27 +49,25 @@ from penstock.services.people.accounts import root_account
 from penstock.settings import Settings
 from penstock.store.database import Database
 from penstock.store.leader import Leader
-from penstock.store.session import Store
 from penstock.wire.server import Check
 
 log = logging.getLogger("penstock")
-CHECKING = 5.0
-"""Seconds for what is checked at the start."""
-PATIENCE = 30.0
-"""Seconds that a server whose place is taken has to let go of the data directory, if they share one."""
+CHECK_SECONDS = 5.0
+"""For what is checked at the start."""
+HANDOVER_SECONDS = 30.0
+"""What a server whose place is taken has to let go of the data directory, if they share one."""
 LARGEST_MESSAGE = 256 * 1024
 """Bytes of a WebSocket message that a client may send."""
 PING_SECONDS = 20.0
-"""So that proxies keep a connection on which nobody types."""
-
+"""Keeps proxies from closing a connection on which nobody types."""
 TICKS = 10
 """Of uvicorn's, in a second."""
 LOOKS = 30 * TICKS
 """Ticks until it is looked again who holds our port."""
 
 
-class Announced(uvicorn.Server):
-    """Tells the one who started it as soon as it listens."""
+class Server(uvicorn.Server):
+    """uvicorn's server, which tells the one who started it that it listens, restarts and waits for its port."""
 
     def __init__(self, config: uvicorn.Config, parts: Parts, announce: Callable[[], None]) -> None:
         super().__init__(config)
@@ -77,11 +75,11 @@ class Announced(uvicorn.Server):
         self._announce = announce
         self._sockets: list[socket.socket] = []
         self.kept: list[socket.socket] | None = None
-        """For the server that begins anew in our place."""
+        """Sockets for the server that takes our place in a restart."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """uvicorn's own raises the signal again when it is done, and nothing after it is closed."""
+        """Handle signals here: uvicorn raises them again when it is done, and what comes after is not closed."""
         for number in (signal.SIGTERM, signal.SIGINT, RESTART):
             asyncio.get_running_loop().add_signal_handler(number, self._stop, number)
         yield
@@ -95,30 +93,27 @@ class Announced(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if counter % TICKS == 0:
             close_stalled(self.server_state.connections)
-            if self._parts.port.waits:
-                await self._try_port(look=counter % LOOKS == 0)
+            port = self._parts.port
+            if port.waits and port.take():
+                await self._serve_on_port()
+            elif port.waits and counter % LOOKS == 0:
+                await asyncio.to_thread(port.look)
         return await super().on_tick(counter)
 
-    async def _try_port(self, *, look: bool) -> None:
-        port = self._parts.port
-        if port.take():
-            self._sockets += port.sockets
-            await self._serve_on(port.sockets)
-            log.info("port %d is free by now: listening on %s", port.number, port.address)
-        elif look:
-            await asyncio.to_thread(port.look)
-
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self._sockets = sockets if sockets is not None else []
+        self._sockets = sockets or []
         await super().startup(sockets)
         self._announce()
 
-    async def _serve_on(self, sockets: list[socket.socket]) -> None:
-        """As startup does it for those that are there from the beginning."""
+    async def _serve_on_port(self) -> None:
+        """Do what startup does for sockets that are there from the beginning."""
+        port = self._parts.port
+        self._sockets += port.sockets
         protocol = partial(PeerProtocol, self.config, self.server_state, self.lifespan.state)
-        for each in sockets:
+        for each in port.sockets:
             server = await asyncio.get_running_loop().create_server(protocol, sock=each, backlog=self.config.backlog)
             self.servers.append(server)
+        log.info("port %d is free by now: listening on %s", port.number, port.address)
 
 
 def main() -> int:
@@ -137,24 +132,23 @@ def main() -> int:
     except asyncio.CancelledError:
         log.info("ended before it listened")
     except PenstockError as error:
-        log.error("%s", error.body()["detail"])
-        _tell({"error": error.body()})
-        return error.exit_code
+        return _refused(error)
     except OSError as error:
-        refused = StartRefused(f"The server cannot start: {error}.")
-        log.error("%s", refused)
-        _tell({"error": refused.body()})
-        return 1
+        return _refused(StartRefused(f"The server cannot start: {error}."))
     except Exception as error:
         log.exception("a defect at the start")
-        refused = StartRefused(f"The server met a defect of its own: {error}.", hint="penstock server logs")
-        _tell({"error": refused.body()})
-        return 1
+        return _refused(StartRefused(f"The server met a defect of its own: {error}.", hint="penstock server logs"))
     return 0
 
 
+def _refused(error: PenstockError) -> int:
+    log.error("%s", error.body()["detail"])
+    _tell({"error": error.body()})
+    return error.exit_code
+
+
 def _refuse_nonsense(settings: Settings) -> None:
-    """Combinations of settings that would be unsafe."""
+    """Refuse combinations of settings that would be unsafe."""
     if settings.mode == "system" and os.geteuid() != 0:
         raise StartRefused("Only root can start a server for everyone.", hint="penstock server start starts your own.")
     if os.geteuid() == 0 and ENGINES[settings.engine].here:
@@ -178,8 +172,7 @@ def _refuse_unsafe_headers(settings: Settings) -> None:
 
 
 def _claim(settings: Settings, stack: ExitStack, patience: float = 0) -> None:
-    """One server per directory: the lock is held as long as the process lives. One that is just ending has `patience`
-    seconds to let go of it."""
+    """Lock the data directory for as long as the process lives; who is just ending has `patience` seconds."""
     place = settings.data_dir
     try:
         place.mkdir(parents=True, exist_ok=True, mode=0o711 if settings.mode == "system" else 0o700)
@@ -192,13 +185,9 @@ def _claim(settings: Settings, stack: ExitStack, patience: float = 0) -> None:
     until = time.monotonic() + patience
     while not _lock(lock):
         if time.monotonic() >= until:
-            lock.seek(0)
-            raise StartRefused(
-                f"Another server (process {lock.read().strip() or 'unknown'}) uses {place}.",
-                hint="penstock server status",
-            )
+            holder = lock.read().strip() or "unknown"
+            raise StartRefused(f"Another server (process {holder}) uses {place}.", hint="penstock server status")
         time.sleep(0.1)
-    lock.seek(0)
     lock.write(str(os.getpid()))  # over what is there: on a full disk there is room for no more
     lock.truncate()
     lock.flush()
@@ -213,22 +202,22 @@ def _lock(file: IO[str]) -> bool:
 
 
 async def serve(settings: Settings, stack: ExitStack, handed: list[socket.socket]) -> list[socket.socket] | None:
-    """Until it is told to stop, or to begin anew with the sockets that come back."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard) if hard > soft else (soft, hard))
+    """Serve until told to stop; return the sockets for a new server if told to restart."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     _end_when_told()
     if settings.replica == "wait":
         await _take_the_lead(settings, stack)
     handed_unix = unix_of(handed, settings.socket_path)
     db = await Database.open(settings.url, lock=settings.replica == "refuse")
     port = await _port(settings, db, handed)
-    parts = Parts.wire(settings, db, _engine(settings), port)
+    parts = Parts(settings, db, _engine(settings), port)
     try:
         await parts.open()
         unix = unix_listener(settings, handed_unix)
         notices = [port.notice] if port.notice else []
         checks = [port.check(), disk_of(settings).check(), *await _checks(parts)]
-        notices += [_complaint(check) for check in checks if _broken(check)]
+        notices += [_complaint(check) for check in checks if check.required and not check.ok]
         ready = {"socket": str(settings.socket_path), "address": port.address, "notices": notices}
         return await _listen(settings, parts, [unix, *port.sockets], ready)
     finally:
@@ -237,21 +226,17 @@ async def serve(settings: Settings, stack: ExitStack, handed: list[socket.socket
 
 async def _port(settings: Settings, db: Database, handed: list[socket.socket]) -> TcpPort:
     try:
-        known = await db.read(_knows_people)
+        known = await db.read(lambda tx: tx.tokens.any() or bool(tx.registered.all(Kind.User)))
         return handed_port(settings, handed) or open_port(settings, chosen=is_set("port"), known=known)
     except BaseException:
         await db.close()
         raise
 
 
-def _knows_people(tx: Store) -> bool:
-    return tx.tokens.any() or bool(tx.registered.all(Kind.User))
-
-
 async def _checks(parts: Parts) -> Sequence[Check]:
-    """What doctor would say, unless that takes long: a cluster that does not answer keeps nobody from their lists."""
+    """Check the engine, unless that takes long: a cluster that does not answer keeps nobody from their lists."""
     try:
-        async with asyncio.timeout(CHECKING):
+        async with asyncio.timeout(CHECK_SECONDS):
             return await parts.engine.checks()
     except TimeoutError:
         said = "Not everything could be checked in time: penstock doctor says more."
@@ -263,7 +248,7 @@ def _complaint(check: Check) -> str:
 
 
 def _end_when_told() -> None:
-    """Until it listens; from then on it stops in order."""
+    """Let signals end the start; once it listens, it stops in order."""
     serving = asyncio.current_task()
     for number in (signal.SIGTERM, signal.SIGINT):
         if serving:
@@ -271,22 +256,18 @@ def _end_when_told() -> None:
 
 
 async def _take_the_lead(settings: Settings, stack: ExitStack) -> None:
-    """Stands by until no other server works on the database; from then on this one does, or ends."""
+    """Stand by until no other server works on the database; from then on this one does, or ends."""
     lead = await Leader.take(settings.url)
     stack.callback(lead.close)
     lead.watch(lambda: _end_at_once("lost the hold on the database: another server takes over"))
-    await asyncio.to_thread(_claim, settings, stack, PATIENCE)
+    await asyncio.to_thread(_claim, settings, stack, HANDOVER_SECONDS)
 
 
 def _end_at_once(why: str) -> None:
-    """Another server may have taken over: nothing more may be done here, not even tidying up."""
+    """End without even tidying up: another server may have taken over."""
     log.critical("%s", why)
     logging.shutdown()
     os._exit(1)
-
-
-def _broken(check: Check) -> bool:
-    return check.required and not check.ok
 
 
 async def _listen(
@@ -315,16 +296,13 @@ async def _listen(
     log.info("listening on %s and %s", ready["socket"], ready["address"] or "no TCP port")
     for notice in ready["notices"]:
         log.warning("%s", notice)
-    server = Announced(config, parts, lambda: _tell(ready))
+    server = Server(config, parts, lambda: _tell(ready))
     await server.serve(sockets=sockets)
-    return None if server.kept is None else _to_keep(settings, server.kept)
-
-
-def _to_keep(settings: Settings, sockets: list[socket.socket]) -> list[socket.socket]:
-    """A replica that stands by does not answer, so it must hold no socket; a long path does not come back as it was."""
-    if settings.replica == "wait":
-        return []
-    return sockets if has_short_path(settings.socket_path) else sockets[1:]
+    if server.kept and settings.replica == "wait":
+        return []  # a replica that stands by does not answer, so it must hold no socket
+    if server.kept and not has_short_path(settings.socket_path):
+        return server.kept[1:]  # a long path does not come back as it was
+    return server.kept
 
 
 def _engine(settings: Settings) -> Engine:
@@ -344,7 +322,7 @@ def _engine(settings: Settings) -> Engine:
 
 
 def _tell(line: dict[str, Any]) -> None:
-    """One line to the one who waits, if anyone does."""
+    """Write one line to whoever started this server, if they wait for it."""
     number = os.environ.pop("PENSTOCK_READY_FD", "")
     if number.isdigit():
         with suppress(OSError), os.fdopen(int(number), "w") as pipe:

@@ -57,7 +57,7 @@ NOUNS = (workloads, volumes, exec, inspect, documents, nodes, server, tokens, pe
 
 
 def create_app(settings: Settings, parts: Parts | None = None) -> FastAPI:
-    """Make the application; `parts` may be missing only if nothing is served, such as for the OpenAPI document."""
+    """Make the application; without `parts` it serves nothing but describes itself."""
     app = PenstockApi(
         title="Penstock",
         version=__version__,
@@ -77,7 +77,7 @@ def create_app(settings: Settings, parts: Parts | None = None) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _unreadable)
     app.add_exception_handler(WebSocketRequestValidationError, _unreadable)
     app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(ClientDisconnect, lambda request, error: _body(BadRequest("The client went away.")))
     app.add_exception_handler(Exception, _defect)
     return app
 
@@ -157,11 +157,6 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
         return _body(NotFound(NOWHERE, hint=NOWHERE_HINT))
     message = "This address does not accept that method." if status == 405 else "The request was refused."
     return _body(BadRequest(message), status, error.headers if isinstance(error, HTTPException) else None)
-
-
-async def _gone(request: Request, error: Exception) -> JSONResponse:
-    """Answer a client that has gone; nobody reads it."""
-    return _body(BadRequest("The client went away."))
 
 
 async def _defect(request: Request, error: Exception) -> JSONResponse:

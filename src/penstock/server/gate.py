@@ -21,12 +21,10 @@ class Gate:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._hosts = {*LOOPBACK, settings.host.lower(), *(host.lower() for host in settings.allowed_hosts)}
-        self._limits = {name: (parse_bytes(said), said) for name, said in _said(settings).items()}
+        said = {"body_limit": settings.body_limit, "documents_limit": settings.documents_limit}
+        self._limits = {setting: (parse_bytes(limit), limit) for setting, limit in said.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket"):
-            await self._app(scope, receive, send)
-            return
         headers = dict(scope["headers"])
         refused = self._refuse(scope, headers)
         if refused is None and scope["type"] == "websocket":
@@ -75,10 +73,6 @@ class Gate:
             return message
 
         return counted
-
-
-def _said(settings: Settings) -> dict[str, str]:
-    return {"body_limit": settings.body_limit, "documents_limit": settings.documents_limit}
 
 
 def _limit_of(scope: Scope) -> str:

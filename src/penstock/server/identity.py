@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import replace
-from functools import lru_cache
 from typing import Annotated, NamedTuple
 
 from fastapi import Depends
@@ -43,16 +42,12 @@ async def identify(request: HTTPConnection) -> Caller:
     if parts.settings.auth == "header" and named is not None:
         return await _by_header(request, peer, named)
     if peer.uid is not None:
-        return _by_kernel(peer.uid, peer.gid, user_name(peer.uid))
+        name, runs_server = user_name(peer.uid), peer.uid == os.geteuid()
+        return Caller(user=name, proof=Proof.socket, uid=peer.uid, gid=peer.gid, runs_server=runs_server)
     if named is not None:
         raise Unauthenticated("X-User is not accepted: this server requires a token.", hint=REMEDIES)
     hint = "Send your name in X-User." if parts.settings.auth == "header" else REMEDIES
     raise Unauthenticated("You are not signed in.", hint=hint)
-
-
-@lru_cache
-def _by_kernel(uid: int, gid: int | None, name: str) -> Caller:
-    return Caller(user=name, proof=Proof.socket, uid=uid, gid=gid, runs_server=uid == os.geteuid())
 
 
 async def _by_token(parts: Parts, bearer: str) -> Caller:
@@ -61,14 +56,9 @@ async def _by_token(parts: Parts, bearer: str) -> Caller:
     if token is None:
         raise Unauthenticated("The token is not valid: unknown, expired or revoked.", hint=ANOTHER)
     uid = token.uid if token.uid is not None and user_name(token.uid) == token.user else None  # it may be another's now
-    runs_server = uid is not None and uid == os.geteuid()
+    runs_server = uid == os.geteuid()
     return Caller(
-        user=token.user,
-        proof=Proof.token,
-        uid=uid,
-        runs_server=runs_server,
-        until=token.expires_at,
-        token=token.id,
+        user=token.user, proof=Proof.token, uid=uid, runs_server=runs_server, until=token.expires_at, token=token.id
     )
 
 
@@ -97,7 +87,7 @@ async def permitted(request: HTTPConnection) -> AuthorizedCall:
     caller = await identify(request)
     request.scope["state"]["asked"] = (caller, verb, kind)
     caller = parts.people.known(caller)
-    if b"group=" in request.scope["query_string"] and (chosen := request.query_params.get("group")):
+    if chosen := request.query_params.get("group"):
         looks = request.scope.get("method", "GET") == "GET"
         caller = _of_all(caller) if looks and chosen == EVERYTHING else parts.people.in_group(caller, chosen)
     request.scope["state"]["asked"] = (caller, verb, kind)

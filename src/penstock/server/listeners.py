@@ -29,14 +29,17 @@ from penstock.wire.server import Check
 
 TRIES = 10
 LONGEST_PATH = 100
-V4, V6 = "127.0.0.1", "::1"
+BESIDE = {"127.0.0.1": "::1", "0.0.0.0": "::1", "::1": "127.0.0.1"}  # noqa: S104
+"""The address that `localhost` may mean beside this one."""
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 """The errors of a machine without IPv6."""
 
 
 def unix_listener(settings: Settings, handed: socket.socket | None = None) -> socket.socket:
-    """Private to its user, or open to everyone in system mode: the kernel tells who calls. A stale file is replaced;
-    the lock on the data directory says that nobody uses it."""
+    """Listen privately, or for everyone in system mode: the kernel tells who calls.
+
+    A stale file is replaced; the lock on the data directory says that nobody uses it.
+    """
     path = settings.socket_path
     listener = handed or _bound(settings, path)
     path.chmod(0o666 if settings.mode == "system" else 0o600)
@@ -86,7 +89,10 @@ class TcpPort:
 
     @property
     def address(self) -> str | None:
-        return address_of(self.sockets[0]) if self.sockets else None
+        if not self.sockets:
+            return None
+        host, port = self.sockets[0].getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def take(self) -> bool:
         """Try to take the port, and tell whether that worked."""
@@ -98,7 +104,6 @@ class TcpPort:
         return True
 
     def look(self) -> None:
-        """Find out who holds the port."""
         self.problem = (
             f"{who_listens(self.number)}, so this server has no TCP port: it answers on its Unix socket alone, "
             "and takes the port when it is free"
@@ -128,18 +133,25 @@ def is_loopback(host: str) -> bool:
 def open_port(settings: Settings, *, chosen: bool, known: bool) -> TcpPort:
     """Open the requested port. If it is taken: one of the next, if nobody has `chosen` it and nobody is `known` by a
     token; else none for now."""
-    wanted, machines = settings.port, machine_port(settings)
+    host, wanted, machines = settings.host, settings.port, machine_port(settings)
     if not wanted:
-        return _any_port(settings.host)
+        return _any_port(host)
     if settings.mode == "system" or chosen or known:
         wanted = wanted if chosen else _remembered(settings) or wanted
-        return _machines(settings.host, wanted) if wanted == machines else _this_port(settings.host, wanted)
-    port = _next_port(settings.host, wanted, machines)
+        return _machines(host, wanted) if wanted == machines else _this_port(host, wanted)
+    port = _next_port(host, wanted, machines)
     if port.number != wanted:
         why = "the machine's own server's" if wanted == machines else "taken"
         port.notice = f"Port {wanted} is {why}; using {port.number}."
-    _remember(settings, port)
+    _remember(settings, port.number)
     return port
+
+
+def _remember(settings: Settings, number: int) -> None:
+    """Keep the port for the next start: somebody may know it by then."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with suppress(OSError), os.fdopen(os.open(settings.data_dir / "port", flags, 0o600), "w") as file:
+        file.write(f"{number}\n")
 
 
 def _next_port(host: str, wanted: int, machines: int | None) -> TcpPort:
@@ -148,15 +160,6 @@ def _next_port(host: str, wanted: int, machines: int | None) -> TcpPort:
         if number != machines and _taken(port):
             return port
     return _any_port(host)
-
-
-def _remember(settings: Settings, port: TcpPort) -> None:
-    """Keep the port for the next start: somebody may know it by then."""
-    if _remembered(settings) == port.number:
-        return
-    place = settings.data_dir / "port"
-    with suppress(OSError), os.fdopen(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(f"{port.number}\n")
 
 
 def _remembered(settings: Settings) -> int | None:
@@ -208,21 +211,16 @@ def _any_port(host: str) -> TcpPort:
 def _listen(host: str, number: int) -> list[socket.socket]:
     """Listen on all addresses, or none."""
     first = _listener(host, number)
-    sockets = [first]
-    for other in _others(first.getsockname()[0]):
-        try:
-            sockets.append(_listener(other, first.getsockname()[1]))
-        except OSError as error:
-            if error.errno not in ABSENT:
-                for each in sockets:
-                    each.close()
-                raise
-    return sockets
-
-
-def _others(address: str) -> list[str]:
-    """Return the other addresses that `localhost` may mean beside this one."""
-    return {V4: [V6], "0.0.0.0": [V6], V6: [V4]}.get(address, [])  # noqa: S104
+    address, port = first.getsockname()[:2]
+    if address not in BESIDE:
+        return [first]
+    try:
+        return [first, _listener(BESIDE[address], port)]
+    except OSError as error:
+        if error.errno in ABSENT:
+            return [first]
+        first.close()
+        raise
 
 
 def _listener(host: str, port: int) -> socket.socket:
@@ -239,11 +237,6 @@ def _listener(host: str, port: int) -> socket.socket:
         listener.close()
         raise
     return listener
-
-
-def address_of(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 FIRST = 3

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-
 from penstock.domain.model import now
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Engine
@@ -34,74 +31,42 @@ from penstock.settings import Settings
 from penstock.store.database import Database
 
 
-@dataclass(frozen=True)
 class Parts:
-    settings: Settings
-    db: Database
-    engine: Engine
-    adoption: Adoption
-    queue: JobQueue
-    reconciler: Reconciler
-    volumes: Volumes
-    submit: Submit
-    retry: Retries
-    workloads: Workloads
-    events: EventHistory
-    nodes: Nodes
-    logs: WorkloadLogs
-    sessions: Sessions
-    inspect: Inspector
-    uploads: Uploads
-    tokens: Tokens
-    people: People
-    infrastructure: Infrastructure
-    notifications: Notifications
-    audit: Audit
-    usage: Usage
-    idle: Idle
-    wakeup: Wakeup
-    port: TcpPort
-    started_at: datetime
-
-    @classmethod
-    def wire(cls, settings: Settings, db: Database, engine: Engine, port: TcpPort) -> Parts:
-        uploads, wakeup, people = Uploads(settings), Wakeup(), People(db)
-        adoption = Adoption(db, engine, lambda workload: _adopted(reconciler, sessions, workload))
-        queue = JobQueue(db, engine, settings, wakeup, people, adoption.nodes, lambda id_: reconciler.touch(id_))
-        reconciler = Reconciler(db, engine, settings, uploads, wakeup, queue)
-        infrastructure = Infrastructure(db, engine, reconciler.touch)
-        workloads = Workloads(db, engine, reconciler, queue, wakeup)
-        volumes = Volumes(db, engine, settings, infrastructure)
-        sessions = Sessions(db, engine, settings, workloads, reconciler, wakeup)
-        nodes = Nodes(db, engine, queue)
-        return cls(
-            settings=settings,
-            db=db,
-            engine=engine,
-            adoption=adoption,
-            queue=queue,
-            reconciler=reconciler,
-            volumes=volumes,
-            submit=Submit(db, engine, settings, reconciler, queue, uploads, volumes, people),
-            retry=Retries(db, engine, settings, reconciler, queue, uploads, wakeup, people),
-            workloads=workloads,
-            events=EventHistory(db, engine),
-            nodes=nodes,
-            logs=WorkloadLogs(db, engine, wakeup, people),
-            sessions=sessions,
-            inspect=Inspector(db, engine, sessions, nodes, queue),
-            uploads=uploads,
-            tokens=Tokens(db, people),
-            people=people,
-            infrastructure=infrastructure,
-            notifications=Notifications(db, settings),
-            audit=Audit(db),
-            usage=Usage(db),
-            idle=Idle(db, engine, settings, people, reconciler, wakeup),
-            wakeup=wakeup,
-            port=port,
-            started_at=now(),
+    def __init__(self, settings: Settings, db: Database, engine: Engine, port: TcpPort) -> None:
+        self.settings = settings
+        self.db = db
+        self.engine = engine
+        self.port = port
+        self.started_at = now()
+        self.uploads = Uploads(settings)
+        self.wakeup = Wakeup()
+        self.people = People(db)
+        self.adoption = Adoption(db, engine, self._adopted)
+        self.queue = JobQueue(
+            db, engine, settings, self.wakeup, self.people, self.adoption.nodes, lambda id_: self.reconciler.touch(id_)
         )
+        self.reconciler = Reconciler(db, engine, settings, self.uploads, self.wakeup, self.queue)
+        self.infrastructure = Infrastructure(db, engine, self.reconciler.touch)
+        self.workloads = Workloads(db, engine, self.reconciler, self.queue, self.wakeup)
+        self.volumes = Volumes(db, engine, settings, self.infrastructure)
+        self.sessions = Sessions(db, engine, settings, self.workloads, self.reconciler, self.wakeup)
+        self.nodes = Nodes(db, engine, self.queue)
+        self.submit = Submit(db, engine, settings, self.reconciler, self.queue, self.uploads, self.volumes, self.people)
+        self.retry = Retries(db, engine, settings, self.reconciler, self.queue, self.uploads, self.wakeup, self.people)
+        self.events = EventHistory(db, engine)
+        self.logs = WorkloadLogs(db, engine, self.wakeup, self.people)
+        self.inspect = Inspector(db, engine, self.sessions, self.nodes, self.queue)
+        self.tokens = Tokens(db, self.people)
+        self.notifications = Notifications(db, settings)
+        self.audit = Audit(db)
+        self.usage = Usage(db)
+        self.idle = Idle(db, engine, settings, self.people, self.reconciler, self.wakeup)
+
+    def _adopted(self, workload: Workload) -> None:
+        """Take up what was found after the start; nobody is at the other end of a shell any more."""
+        self.reconciler.submitted(workload)
+        if workload.session:
+            self.sessions.end_later(workload)
 
     async def open(self) -> None:
         await self.people.open()
@@ -117,7 +82,7 @@ class Parts:
         await self.idle.open()
 
     def stop_waiting(self) -> None:
-        """Long polls are answered with what is, so that their clients can ask the next server."""
+        """Answer long polls with what is, so that their clients can ask the next server."""
         self.sessions.stop()
         self.wakeup.stop()
         self.db.stop_waiting()
@@ -133,10 +98,3 @@ class Parts:
         await self.engine.close()
         await self.audit.close()
         await self.db.close()
-
-
-def _adopted(reconciler: Reconciler, sessions: Sessions, workload: Workload) -> None:
-    """Found after the start: of a shell nobody is at the other end any more."""
-    reconciler.submitted(workload)
-    if workload.session:
-        sessions.end_later(workload)

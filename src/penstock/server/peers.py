@@ -5,27 +5,28 @@ uid and the inode of the other socket, and processes of this PID namespace must 
 has a PID namespace of its own, so whatever is held by another than our own processes is not believed.
 """
 
+# ruff: noqa: PTH115, PTH208
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-import pwd
 import select
 import socket
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 
-from penstock.engines.shared.processes import pids, tcp_sockets
+from penstock.domain.names import shorten
+from penstock.engines.shared.processes import pids, read_text, read_values, sockets_of, tcp_sockets
 from penstock.errors import HeadTooLarge, PenstockError, TooSlow
 from penstock.server.limits import BODY_SECONDS, HEAD_BYTES, HEAD_SECONDS, Connections, Holder, address_of, refusal
+from penstock.services.people.accounts import user_name
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,6 @@ class PeerProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
         if self._holder is not None:
             self.counted.give_back(self._holder)
-            self._holder = None
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -174,10 +174,9 @@ class PeerSocket(WSProtocol):
             self._hangup = None
         if self._holder is not None:
             PeerProtocol.counted.give_back(self._holder)
-            self._holder = None
 
     def shutdown(self) -> None:
-        """The server stops. Routes know, and tell their clients why; only what they are done with is closed here."""
+        """Close only what routes are done with when the server stops: they tell their clients why."""
         if self.close_sent or not self.handshake_complete:
             super().shutdown()
 
@@ -206,7 +205,7 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer:
 
 def is_own_process(peer: Peer) -> bool:
     """Tell whether the other end of this loopback connection belongs to our own uid and PID namespace (so: not to a
-    job), and by nobody else?"""
+    job), and to nobody else."""
     if peer.remote is None or peer.local is None:
         return False
     found = _socket_of(peer.remote, peer.local)
@@ -235,48 +234,37 @@ def _is(text: str, address: tuple[str, int]) -> bool:
 
 def _held_here_alone(inode: str) -> bool:
     """Tell whether all holders of a socket are our own: it can be handed on, also out of a job."""
-    ours = Path("/proc/self/ns/pid").readlink()
+    ours = os.readlink("/proc/self/ns/pid")
     held = False
-    for process in _processes():
-        holding = holds(process, inode)
-        if holding is None and _is_a_job_of_ours(process):
+    for pid in pids():
+        holding = _holds(pid, inode)
+        if holding is None and _is_a_job_of_ours(pid):
             return False
-        if holding and _namespace(process) != ours:
+        if holding and _namespace(pid) != ours:
             return False
         held = held or bool(holding)
     return held
 
 
-def _is_a_job_of_ours(process: Path) -> bool:
+def _is_a_job_of_ours(pid: int) -> bool:
     """Tell whether a process runs as this account in a PID namespace below ours, which everybody may see of it."""
-    try:
-        lines = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines() if ":" in line)
-    except OSError:
-        return False
-    return str(os.geteuid()) in lines["Uid"].split() and len(lines.get("NSpid", "").split()) > 1
+    status = read_values(f"/proc/{pid}/status")
+    return str(os.geteuid()) in status.get("Uid", "").split() and len(status.get("NSpid", "").split()) > 1
 
 
-def _namespace(process: Path) -> Path | None:
+def _namespace(pid: int) -> str | None:
     try:
-        return (process / "ns/pid").readlink()
+        return os.readlink(f"/proc/{pid}/ns/pid")
     except OSError:
         return None
 
 
-LISTENS = "0A"
-
-
-def _processes() -> Iterator[Path]:
-    return (Path(f"/proc/{pid}") for pid in pids())
-
-
-def holds(process: Path, inode: str) -> bool | None:
+def _holds(pid: int, inode: str) -> bool | None:
     """Tell whether a process holds a socket; None if that may not be seen."""
-    wanted = f"socket:[{inode}]"
     try:
-        for number in os.listdir(process / "fd"):  # noqa: PTH208
+        for number in os.listdir(f"/proc/{pid}/fd"):
             with suppress(FileNotFoundError):
-                if os.readlink(process / "fd" / number) == wanted:  # noqa: PTH115
+                if os.readlink(f"/proc/{pid}/fd/{number}") == f"socket:[{inode}]":
                     return True
     except (FileNotFoundError, ProcessLookupError):
         return False  # it has ended
@@ -285,27 +273,15 @@ def holds(process: Path, inode: str) -> bool | None:
     return False
 
 
+LISTENS = "0A"
+
+
 def who_listens(port: int) -> str:
     """Say who holds a TCP port."""
     for fields in tcp_sockets():
         if fields[3] == LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
-            uid, inode = int(fields[7]), fields[9]
-            found = next((process for process in _processes() if holds(process, inode)), None)
-            who = f"process {found.name} ({_program(found)})" if found else "a process that cannot be seen from here"
-            return f"Port {port} is held by {who} of {_account(uid)}"
+            found = next((pid for pid in pids() if int(fields[9]) in sockets_of(pid)), None)
+            named = shorten((read_text(f"/proc/{found}/comm") or "ended").strip())
+            who = f"process {found} ({named})" if found else "a process that cannot be seen from here"
+            return f"Port {port} is held by {who} of {user_name(int(fields[7]))} (uid {fields[7]})"
     return f"Port {port} is held by a process that cannot be seen from here"
-
-
-def _program(process: Path) -> str:
-    try:
-        name = (process / "comm").read_text(errors="replace").strip()
-    except OSError:
-        return "ended"
-    return "".join(letter if letter.isprintable() else "?" for letter in name)
-
-
-def _account(uid: int) -> str:
-    try:
-        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
-    except KeyError:
-        return f"uid {uid}"

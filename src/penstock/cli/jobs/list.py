@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.cli.ui.command import command
-from penstock.cli.ui.options import connect, list_options
+from penstock.cli.ui.options import ListOptions, connect, list_options
 from penstock.cli.ui.output import show_list
 from penstock.cli.ui.table import NAME, Column, Row, field, moment
 
-PATH = "/v1/workloads"
 EXPLAINED = ("pending", "failed", "unknown")
 REASON = 32
 """Width of a reason before other columns are dropped for it."""
@@ -23,23 +22,13 @@ REASON = 32
     penstock jobs list -o json --limit 0""",
 )
 @list_options
-def list_jobs(
-    details: bool,
-    all_users: bool,
-    status: str | None,
-    name: str | None,
-    limit: int,
-    watch: bool,
-    output: str,
-    api_url: str | None,
-) -> None:
+def list_jobs(asked: ListOptions) -> None:
     """List jobs, newest first; a job that waits or failed says why."""
-    query = {"status": status, "name": name, "all_users": all_users}
 
     def columns(items: Sequence[Row] | None) -> list[Column]:
-        return job_columns(items, details=details, all_users=all_users, wide=output == "wide")
+        return job_columns(items, details=asked.details, all_users=asked.all_users, wide=asked.output == "wide")
 
-    show_list(connect(api_url), PATH, query, columns, "tasks", limit=limit, watch=watch, output=output)
+    show_list(connect(), "/v1/workloads", asked, columns, "tasks")
 
 
 def job_columns(items: Sequence[Row] | None, *, details: bool, all_users: bool, wide: bool) -> list[Column]:
@@ -75,10 +64,8 @@ def _nodes(row: Row) -> str:
 
 
 def is_explained(row: Row) -> bool:
-    """Tell whether a job waits or went wrong and the server knows why."""
     return row["status"] in EXPLAINED and bool(row.get("message"))
 
 
 def why(row: Row) -> str:
-    """Return the message where there is one, else the reason's word."""
     return row.get("message") or row.get("reason") or "-"

@@ -11,7 +11,7 @@ import click
 from penstock.cli.completion import job_names
 from penstock.cli.ui.command import command
 from penstock.cli.ui.follow import Log, goes_on
-from penstock.cli.ui.options import Function, api_url_option, connect
+from penstock.cli.ui.options import Function, all_of, api_url_option, connect
 from penstock.cli.ui.output import note
 from penstock.cli.ui.table import Row
 from penstock.client.address import segment
@@ -21,22 +21,17 @@ TAIL = click.IntRange(0, 1_000_000)
 
 
 def log_options(function: Function) -> Function:
-    """Add the options that choose a part of a log."""
-    for option in reversed(
-        (
-            click.option("--tail", type=TAIL, metavar="N", help="Only the last N lines."),
-            click.option(
-                "--since", metavar="TIME", help="Only lines newer than this: 10m, 2h, or 2026-11-15T21:31:15 (UTC)."
-            ),
-            click.option("-f", "--follow/--no-follow", default=None, help="Keep printing until the job ends."),
-            click.option("--node", type=click.IntRange(0), metavar="N", help="Only this node."),
-            click.option("--index", type=click.IntRange(0), metavar="N", help="Only this index of an array."),
-            click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only this attempt."),
-            api_url_option(short=True),
-        )
-    ):
-        function = option(function)
-    return function
+    newer = "Only lines newer than this: 10m, 2h, or 2026-11-15T21:31:15 (UTC)."
+    return all_of(
+        function,
+        click.option("--tail", type=TAIL, metavar="N", help="Only the last N lines."),
+        click.option("--since", metavar="TIME", help=newer),
+        click.option("-f", "--follow/--no-follow", default=None, help="Keep printing until the job ends."),
+        click.option("--node", type=click.IntRange(0), metavar="N", help="Only this node."),
+        click.option("--index", type=click.IntRange(0), metavar="N", help="Only this index of an array."),
+        click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only this attempt."),
+        api_url_option(short=True),
+    )
 
 
 @command(
@@ -62,13 +57,12 @@ def show_log(
     *,
     follow: bool,
     since: str | None,
-    api_url: str | None,
     group: str | None = None,
     check: Callable[[Row], None] = lambda job: None,
     **part: int | None,
 ) -> None:
     query = {**part, "since": _moment(since), "group": group}
-    client = connect(api_url)
+    client = connect()
     job = client.get(f"/v1/workloads/{segment(ref)}", {"group": group})
     check(job)
     log = Log(client, ServerWait(client, note), job, query)

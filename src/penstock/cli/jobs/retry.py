@@ -9,7 +9,7 @@ import click
 from penstock.cli.completion import job_names
 from penstock.cli.ui.command import command
 from penstock.cli.ui.confirm import each
-from penstock.cli.ui.options import api_url_option, connect, output_option
+from penstock.cli.ui.options import common_options, connect
 from penstock.client.address import segment
 
 
@@ -21,11 +21,10 @@ from penstock.client.address import segment
 )
 @click.argument("refs", metavar="NAME_OR_ID...", nargs=-1, required=True, shell_complete=job_names)
 @click.option("--index", "indexes", type=click.IntRange(0), multiple=True, metavar="N", help="Only this index.")
-@output_option
-@api_url_option()
-def retry(refs: Sequence[str], indexes: Sequence[int], output: str, api_url: str | None) -> int:
+@common_options()
+def retry(refs: Sequence[str], indexes: Sequence[int], output: str) -> int:
     """Start another attempt of jobs that failed or were stopped; of an array, only what did not complete."""
-    client = connect(api_url)
+    client = connect()
     body = {"indexes": list(indexes)} if indexes else {}
     return each(
         refs,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import join
 
 import click
 
 from penstock.cli.completion import job_names
 from penstock.cli.ui.command import command
 from penstock.cli.ui.follow import duration
-from penstock.cli.ui.options import api_url_option, connect, output_option
-from penstock.cli.ui.output import echo, echo_styled, print_data, print_facts
+from penstock.cli.ui.options import common_options, connect
+from penstock.cli.ui.output import as_table, echo, echo_styled, print_data, print_facts
 from penstock.cli.ui.table import Column, Row, clean, field, message_with_place, moment, short_time, table
 from penstock.client.address import segment
 from penstock.domain.quantities import show_bytes, show_duration
@@ -28,15 +29,14 @@ INTEREST = {"CRASHED": 0, "UNKNOWN": 0, "STOPPED": 0, "EXITED": 2}
     penstock jobs status train -o yaml""",
 )
 @click.argument("ref", metavar="NAME_OR_ID", shell_complete=job_names)
-@output_option
-@api_url_option(short=True)
-def status(ref: str, output: str, api_url: str | None) -> None:
+@common_options(short=True)
+def status(ref: str, output: str) -> None:
     """Show a job: what was asked, what happened and why."""
-    job = connect(api_url).get(f"/v1/workloads/{segment(ref)}")
-    if output not in ("table", "wide"):
+    job = connect().get(f"/v1/workloads/{segment(ref)}")
+    if as_table(output):
+        show_job(job)
+    else:
         print_data(job, output)
-        return
-    show_job(job)
 
 
 def show_job(job: Row, *, history: bool = True) -> None:
@@ -81,7 +81,10 @@ def _what_it_asked(job: Row) -> list[tuple[str, str]]:
         ("Only On", _selectors(spec.get("selectors") or {})),
         ("Priority", spec.get("priority") or None),
         ("Ports", ", ".join(f"{each['port']}/{each['protocol']}" for each in spec.get("ports") or ()) or None),
-        *((title, _duration(spec.get(key))) for title, key in DURATIONS),
+        ("Max Duration", _duration(spec.get("max_duration"))),
+        ("Idle Timeout", _duration(spec.get("idle_timeout"))),
+        ("Stop Grace", _duration(spec.get("stop_grace"))),
+        ("TTL", _duration(spec.get("ttl"))),
         ("Retries", _times(spec.get("retries"))),
         ("Requeue", _times(job.get("requeue"))),
     ]
@@ -121,14 +124,12 @@ def _sections(job: Row) -> list[tuple[str, Sequence[str]]]:
         ("Scratch", [_scratch(scratch) for scratch in spec.get("scratch") or ()]),
         ("Variables", [f"{key}={value}" for key, value in masked_all(spec.get("envs") or {}).items()]),
         ("Setup", (spec.get("setup") or "").splitlines()),
-        ("Run", _run(spec.get("run") or "")),
+        ("Run", run.splitlines() if isinstance(run := spec.get("run") or "", str) else [join(run)]),
         ("Notes", job.get("notices") or ()),
     ]
+    units = "Of each index" if spec.get("array") else "On each node"
     tables = [
-        (
-            "Of each index" if spec.get("array") else "On each node",
-            _unit_lines(job) if job.get("units") else (),
-        ),
+        (units, _unit_lines(job) if job.get("units") else ()),
         ("History", table(job["history"], HISTORY, indent=2) if job.get("history") else ()),
     ]
     shown = [*((title, [*map(clean, lines)]) for title, lines in texts), *tables]
@@ -142,14 +143,6 @@ def _mount(mount: Row) -> str:
 def _scratch(scratch: Row) -> str:
     size = f", {show_bytes(scratch['size_bytes'])}" if scratch.get("size_bytes") else ""
     return f"{scratch['path']}: {scratch['medium']}{size}"
-
-
-def _run(run: str | list[str]) -> list[str]:
-    if isinstance(run, str):
-        return run.splitlines()
-    from shlex import join
-
-    return [join(run)]
 
 
 def _unit_lines(job: Row) -> list[str]:
@@ -174,12 +167,6 @@ def _peak(unit: Row) -> str:
     return "-" if unit.get("peak_memory_bytes") is None else show_bytes(unit["peak_memory_bytes"])
 
 
-DURATIONS = [
-    ("Max Duration", "max_duration"),
-    ("Idle Timeout", "idle_timeout"),
-    ("Stop Grace", "stop_grace"),
-    ("TTL", "ttl"),
-]
 UNITS = [
     field("State", "state"),
     field("Exit Code", "exit_code"),

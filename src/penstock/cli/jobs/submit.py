@@ -11,8 +11,8 @@ import click
 
 from penstock.cli.completion import job_names
 from penstock.cli.ui.command import command
-from penstock.cli.ui.options import api_url_option, connect, output_option
-from penstock.cli.ui.output import echo, note, print_data
+from penstock.cli.ui.options import common_options, connect
+from penstock.cli.ui.output import as_table, echo, note, print_data, show_notices
 from penstock.cli.ui.table import coloured
 from penstock.client.api import FILE_SECONDS, Client, Query
 from penstock.errors import FilesNeeded, Invalid, Problem, TooLarge
@@ -41,8 +41,7 @@ PATH = "/v1/workloads"
     help="Start when this job has completed; may be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Only check whether it is valid and would fit now.")
-@output_option
-@api_url_option(short=True)
+@common_options(short=True)
 def submit(
     file: str,
     detach: bool,
@@ -51,7 +50,6 @@ def submit(
     after: Sequence[str],
     dry_run: bool,
     output: str,
-    api_url: str | None,
 ) -> int:
     """Submit a task and follow its log until it ends.
 
@@ -59,12 +57,12 @@ def submit(
     not the job. With -o json, yaml or name the job is printed instead of its log, as with --detach.
     """
     body: dict[str, Any] = {"text": read_file(file), "source": "<stdin>" if file == "-" else file}
-    body |= (
-        {"envs": parse_envs(envs)}
-        | ({} if name is None else {"name": name})
-        | ({"after": list(after)} if after else {})
-    )
-    client = connect(api_url)
+    body["envs"] = parse_envs(envs)
+    if name is not None:
+        body["name"] = name
+    if after:
+        body["after"] = list(after)
+    client = connect()
     base = folder_of(file)
     if dry_run:
         answer = send(client, body | active_venv(client) | {"dry_run": True}, base)
@@ -107,9 +105,8 @@ def parse_envs(pairs: Sequence[str]) -> dict[str, str]:
 def submit_and_follow(client: Client, body: dict[str, Any], base: str, *, detach: bool, output: str) -> int:
     """Submit, and follow unless the caller wants the job rather than its log."""
     job = send(client, body | active_venv(client), base)
-    for notice in job.get("notices", ()):
-        note(f"Note: {notice}")
-    if output not in ("table", "wide"):
+    show_notices(job)
+    if not as_table(output):
         print_data(job, output)
         return 0
     lines = f"Task submitted successfully with ID: {job['id']}\nName: {job['name']}"
@@ -148,11 +145,10 @@ def _show_dry_run(answer: dict[str, Any], text: str, base: str, output: str) -> 
     from penstock.cli.ui.workdir import sent_along
 
     sent = sent_along(text, base, answer.get("upload_limit_bytes"))
-    if output not in ("table", "wide"):
+    if not as_table(output):
         print_data(answer["spec"] if output == "name" else answer, output)
         return 0
-    for notice in answer.get("notices", ()):
-        note(f"Note: {notice}")
+    show_notices(answer)
     echo(f"Valid: {coloured('yes')}")
     fits = {True: "yes", False: "no", None: "the cluster decides"}[answer["fits_now"]]
     echo(f"Fits now: {fits}" + (f" ({m})" if (m := answer["message"]) else ""))

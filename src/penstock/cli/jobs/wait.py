@@ -10,8 +10,8 @@ import click
 from penstock.cli.completion import active_job_names
 from penstock.cli.ui.command import command
 from penstock.cli.ui.follow import Job, ending, exit_code, goes_on, is_over, wait_for_end
-from penstock.cli.ui.options import api_url_option, connect, output_option
-from penstock.cli.ui.output import note, print_data
+from penstock.cli.ui.options import common_options, connect
+from penstock.cli.ui.output import as_table, note, print_data
 from penstock.client.address import segment
 from penstock.client.retry import ServerWait
 
@@ -25,16 +25,15 @@ from penstock.client.retry import ServerWait
 )
 @click.argument("refs", metavar="NAME_OR_ID...", nargs=-1, required=True, shell_complete=active_job_names)
 @click.option("--timeout", metavar="DURATION", help="Give up after this long, such as 30m.")
-@output_option
-@api_url_option(short=True)
-def wait(refs: Sequence[str], timeout: str | None, output: str, api_url: str | None) -> int:
+@common_options(short=True)
+def wait(refs: Sequence[str], timeout: str | None, output: str) -> int:
     """Wait until jobs have ended.
 
     The exit code is the job's own, or 1 if it did not run to an end of its own or is not over in time; of several
     jobs, that of the first named one that did not complete. Ctrl-C stops waiting, with exit code 130.
     """
     deadline = None if timeout is None else monotonic() + _seconds(timeout)
-    client = connect(api_url)
+    client = connect()
     jobs = [client.get(f"/v1/workloads/{segment(ref)}") for ref in refs]
     patience = ServerWait(client, note)
     codes: list[int] = []
@@ -43,10 +42,9 @@ def wait(refs: Sequence[str], timeout: str | None, output: str, api_url: str | N
             jobs[place] = wait_for_end(client, patience, job["id"], deadline)
             codes.append(_tell(jobs[place], timeout))
     except KeyboardInterrupt:
-        for job in [job for job in jobs if not is_over(job)][:1]:
-            goes_on(job["id"])
+        goes_on(next((job for job in jobs if not is_over(job)), jobs[-1])["id"])
         return 130
-    if output not in ("table", "wide"):
+    if not as_table(output):
         print_data(jobs if len(jobs) > 1 else jobs[0], output)
     return next((code for code in codes if code), 0)
 

@@ -21,7 +21,7 @@ def node_columns(*, wide: bool) -> list[Column]:
         Column("allow", lambda row: ",".join(row.get("allows") or ()) or "-", drop=11, least=11),
         Column("cpus", lambda row: _known(row, "cpus", "cpus"), drop=4),
         Column("cpusLoad", lambda row: _share(_number(row, "cpus"), _number(row, "cpus_taken")), drop=3),
-        Column("mem", lambda row: _bytes(row.get("memory_bytes")), drop=7),
+        Column("mem", lambda row: show_bytes(row["memory_bytes"]) if row.get("memory_bytes") else "-", drop=7),
         Column("memLoad", lambda row: _share(_number(row, "memory_bytes"), _number(row, "memory_taken_bytes")), drop=5),
         Column("gpus", lambda row: str(_pools(row, "total")) if _number(row, "cpus") else "-", drop=1),
         Column("gpusLoad", lambda row: _share(_pools(row, "total"), _pools(row, "taken"))),
@@ -30,7 +30,7 @@ def node_columns(*, wide: bool) -> list[Column]:
         Column("status", node_status),
     ]
     if wide:
-        columns.append(Column("labels", lambda row: _labels(row), drop=14, least=12))
+        columns.append(Column("labels", _labels, drop=14, least=12))
         columns.append(field("message", "message", drop=13, least=20, wrap=True))
     return columns
 
@@ -63,12 +63,7 @@ def _share(total: float, taken: float) -> str:
     return f"{min(100 * taken / total, 100):.0f}%" if total else "-"
 
 
-def _bytes(amount: int | None) -> str:
-    return show_bytes(amount) if amount else "-"
-
-
 def cpus(nodes: Sequence[Row]) -> list[Row]:
-    """Return one row for all CPUs of a node."""
     return [
         {
             "name": node["name"],

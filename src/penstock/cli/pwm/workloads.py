@@ -61,7 +61,6 @@ def with_places(client: Client, rows: Sequence[Row]) -> list[Row]:
 
 
 def asks_for(resource: str, row: Row) -> bool:
-    """Tell whether a workload asks for GPUs, or for CPUs alone."""
     return bool(row.get("accelerators")) == (resource == "gpu")
 
 

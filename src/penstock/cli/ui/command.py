@@ -11,8 +11,6 @@ from penstock import __version__
 from penstock.cli.ui.output import echo
 from penstock.errors import BadName, PenstockError, SettingsError
 
-Decorator = Callable[[Callable[..., Any]], click.Command]
-
 USER, ADMIN = "pwmcli", "pwmadm"
 """The names of PWM's programs."""
 OURS = 125
@@ -54,18 +52,20 @@ def _as_called(ctx: click.Context, line: str) -> str:
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command when it is used."""
+    """A group that imports the commands in `places` when they are used; others are declared with `@group.command`."""
+
+    command_class = Command
 
     def __init__(self, *args: Any, places: Mapping[str, str] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.places = dict(places or {})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.places)
+        return [*self.places, *self.commands]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.places:
-            return None
+            return super().get_command(ctx, cmd_name)
         from importlib import import_module
 
         module, attribute = self.places[cmd_name].split(":")
@@ -76,16 +76,17 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] in self.places or args[0].startswith("-") or ctx.resilient_parsing:
+        known = self.list_commands(ctx)
+        if args[0] in known or args[0].startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
         from difflib import get_close_matches
 
-        near = get_close_matches(args[0], self.places, n=1)
+        near = get_close_matches(args[0], known, n=1)
         raise click.UsageError(f"No such command '{args[0]}'." + (f" Did you mean '{near[0]}'?" if near else ""), ctx)
 
 
-def command(name: str, *, examples: str, **more: Any) -> Decorator:
-    """Declare a command with examples."""
+def command(name: str, *, examples: str, **more: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """Declare a command of a file of its own."""
     return click.command(name, cls=Command, examples=examples, **more)
 
 

@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 import click
 
-from penstock.cli.ui.output import echo, note, print_data, show_error
+from penstock.cli.ui.output import as_table, cancelled, echo, print_data, show_error
 from penstock.cli.ui.table import Row, clean
+from penstock.client.address import segment
 from penstock.client.api import Client
 from penstock.errors import PenstockError, Unreachable
+
+SHOWN = 10
 
 
 def confirmed(question: str, option: str = "--force") -> bool:
@@ -32,7 +35,6 @@ def each(refs: Sequence[str], act: Callable[[str], Row | None], output: str, say
     """
     code = 0
     done: list[Row] = []
-    plain = output in ("table", "wide")
     for ref in refs:
         try:
             result = act(ref)
@@ -45,17 +47,38 @@ def each(refs: Sequence[str], act: Callable[[str], Row | None], output: str, say
             code = code or error.exit_code
             continue
         if result is None:
-            echo("Cancelled") if plain else note("Cancelled")
-        elif plain:
+            cancelled(output)
+        elif as_table(output):
             echo(say(result))
         else:
             done.append(result)
-    if not plain and done:
+    if done:
         print_data(done if len(refs) > 1 else done[0], output)
     return code
 
 
-SHOWN = 10
+def delete_each(
+    client: Client,
+    path: str,
+    refs: Sequence[str],
+    question: Callable[[Row, str], str],
+    *,
+    force: bool,
+    output: str,
+    say: Callable[[Row], str],
+) -> int:
+    """Delete the things at `path`; unless forced, ask a question each, which names the owner if that is another."""
+
+    def delete_one(ref: str) -> Row | None:
+        thing = client.get(f"{path}/{segment(ref)}")
+        if not force:
+            whose = f" of {thing['user']}" if of_others(client, [thing]) else ""
+            if not confirmed(question(thing, whose)):
+                return None
+        gone: Row = client.delete(f"{path}/{thing['id']}")
+        return gone
+
+    return each(refs, delete_one, output, say)
 
 
 def of_others(client: Client, things: Iterable[Row]) -> str | None:
@@ -66,10 +89,3 @@ def of_others(client: Client, things: Iterable[Row]) -> str | None:
     whose = ", ".join(f"{name} ({count})" for name, count in owners.most_common(SHOWN))
     more = f" and {len(owners) - SHOWN} others" if len(owners) > SHOWN else ""
     return f"of {whose}{more}"
-
-
-def stop_agreed(client: Client, job: Row) -> bool:
-    """Ask before somebody else's job is stopped."""
-    if of_others(client, [job]) is None:
-        return True
-    return confirmed(f"Stop job {job['name']} ({job['id']}) of {job['user']}?", "--yes")

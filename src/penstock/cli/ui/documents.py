@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import click
 
 from penstock.cli.ui.options import Function
-from penstock.cli.ui.output import echo, note, print_data
+from penstock.cli.ui.output import as_table, echo, note, print_data
 from penstock.cli.ui.table import Row, message_with_place
 
 
 def file_option(function: Function) -> Function:
-    return _file(required=True)(function)
+    return _file(function, required=True)
 
 
 def optional_file(function: Function) -> Function:
     """Add `--file` to a command that can name a thing instead."""
-    return _file(required=False)(function)
+    return _file(function, required=False)
 
 
-def _file(*, required: bool) -> Callable[[Function], Function]:
-    kind = click.Path(dir_okay=False, allow_dash=True)
-    said = "The file; - is standard input."
-    return click.option("-f", "--file", required=required, type=kind, multiple=True, callback=_only_one, help=said)
+def _file(function: Function, *, required: bool) -> Function:
+    kind, said = click.Path(dir_okay=False, allow_dash=True), "The file; - is standard input."
+    option = click.option("-f", "--file", required=required, type=kind, multiple=True, callback=_only_one, help=said)
+    return option(function)
 
 
 def _only_one(ctx: click.Context, param: click.Parameter, files: tuple[str, ...]) -> str | None:
@@ -36,7 +35,6 @@ def _only_one(ctx: click.Context, param: click.Parameter, files: tuple[str, ...]
 
 
 def thing_or_file(word: str, words: tuple[str, ...], file: str | None) -> None:
-    """Require either a thing or a file."""
     if bool(words) == (file is not None):
         raise click.UsageError(f"Name a {word}, or a file with -f{', not both' if words else ''}.")
 
@@ -51,7 +49,7 @@ def documents_body(file: str) -> dict[str, Any]:
 def show_results(results: list[Row], output: str, mark: str = "") -> int:
     """Print a line for each document, and return 1 if any failed."""
     failed = any(result.get("result") == "failed" for result in results)
-    if output not in ("table", "wide"):
+    if not as_table(output):
         print_data(results, output)
         return int(failed)
     for result in results:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 from penstock.cli.ui.output import note
 from penstock.cli.ui.table import message_with_place
@@ -50,11 +50,10 @@ class Log:
         self._query = query
         one = query.get("node") is not None or query.get("index") is not None
         several = not one and (job["nodes"] > 1 or bool((job.get("spec") or {}).get("array")))
-        self._shown: Shown = ShownLines() if several else ShownBytes()
+        self._shown = ShownLines() if several else ShownBytes()
         self._said: str | None = None
 
     def show(self) -> None:
-        """Print what there is now."""
         if self._job["status"] == "pending":
             self._say_why(self._job)
         answer = self._client.stream(f"{self._path}/logs", self._query)
@@ -152,17 +151,6 @@ def goes_on(job_id: str) -> None:
     note(f"The job goes on. Follow it with: penstock jobs logs {job_id}; stop it with: penstock jobs stop {job_id}")
 
 
-class Shown(Protocol):
-    def again(self) -> None:
-        """Begin anew: the log comes from its start once more."""
-
-    def fresh(self, piece: bytes) -> bytes:
-        """Return the part of the next piece that was not shown yet."""
-
-    def rest(self) -> bytes:
-        """Return what was held back, at the end of the log."""
-
-
 class ShownBytes:
     """Tracks the log of one node, whose bytes come in the same order each time."""
 
@@ -171,15 +159,18 @@ class ShownBytes:
         self._skip = 0
 
     def again(self) -> None:
+        """Begin anew: the log comes from its start once more."""
         self._skip = self._shown
 
     def fresh(self, piece: bytes) -> bytes:
+        """Return the part of the next piece that was not shown yet."""
         known = min(self._skip, len(piece))
         self._skip -= known
         self._shown += len(piece) - known
         return piece[known:]
 
     def rest(self) -> bytes:
+        """Return what was held back, at the end of the log."""
         return b""
 
 

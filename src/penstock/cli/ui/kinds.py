@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import click
 
 from penstock.cli.ui.command import USER
+from penstock.cli.ui.options import connect
 from penstock.cli.ui.output import Columns
 from penstock.cli.ui.table import Column, Row
 from penstock.client.address import segment
 from penstock.client.api import Client
 from penstock.domain.kinds import ALIASES, kind_named
-from penstock.errors import Forbidden, NotFound
+from penstock.errors import NotFound
 
 OURS = {
     "Workload": ("job", "jobs", "task", "tasks", "pod", "pods"),
@@ -50,13 +50,10 @@ class KindParam(click.ParamType[KindChoice]):
             return value
         found = kind_of(value, pwm=speaks_pwm(ctx))
         if found is None or found.noun not in self.nouns:
-            self.fail(f"'{value}' is not one of: {self.known()}.", param, ctx)
+            words = [f"{words[0]} ({', '.join(words[1:])})" for noun, words in ALIASES.items() if noun in self.nouns]
+            known = ", ".join([*words, *(ASKING if "Workload" in self.nouns else ())])
+            self.fail(f"'{value}' is not one of: {known}.", param, ctx)
         return found
-
-    def known(self) -> str:
-        """List the words for the kinds: `wk (workload, workloads), gpu (gpus), …`"""
-        words = [f"{words[0]} ({', '.join(words[1:])})" for noun, words in ALIASES.items() if noun in self.nouns]
-        return ", ".join([*words, *(ASKING if "Workload" in self.nouns else ())])
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
         return "KIND"
@@ -88,7 +85,6 @@ def kind_of(word: str, *, pwm: bool) -> KindChoice | None:
 
 
 def speaks_pwm(ctx: click.Context | None) -> bool:
-    """Tell whether PWM's program was called."""
     return ctx is not None and ctx.find_root().info_name == USER
 
 
@@ -105,6 +101,13 @@ def one_thing(words: tuple[str, ...], kinds: KindParam) -> tuple[KindChoice, str
     if len(words) != 2:
         raise click.UsageError(f"Name one thing: {ctx.command_path} KIND NAME.", ctx)
     return kinds.convert(words[0], None, ctx), words[1]
+
+
+def one_workload(words: tuple[str, ...], group: str | None) -> tuple[Client, str]:
+    """Return a client and the address of the workload that is named."""
+    kind, ref = one_thing(words, KindParam("Workload"))
+    client = connect()
+    return client, f"{PATHS['Workload']}/{segment(asked_for(client, kind, ref, group))}"
 
 
 PATHS = {
@@ -171,52 +174,21 @@ def _of_several(rows: Sequence[Row] | None) -> bool:
 
 
 def _pwm_view(noun: str, wide: bool) -> TableView:
-    view = TableView(PATHS[noun], _pwm_columns(noun, wide), ruled=True)
-    if noun == "Workload":
-        from penstock.cli.pwm.workloads import with_places
+    from penstock.cli import adm
+    from penstock.cli.pwm import nodes, volumes, workloads
 
-        return view._replace(shown=with_places, told=True, moving=True)
-    if noun == "Volume":
-        return view._replace(told=True)
-    if noun in ("CPU", "GPU"):
-        from penstock.cli.pwm.nodes import cpus, gpus
-
-        return view._replace(rows=cpus if noun == "CPU" else gpus)
-    return view
-
-
-def _pwm_columns(noun: str, wide: bool) -> Columns:
-    from importlib import import_module
-
-    place, function = COLUMNS[noun].split(":")
-    columns = getattr(import_module(f"penstock.cli.pwm.{place}"), function)
-    return lambda _: columns(wide=wide)
-
-
-COLUMNS = {
-    "Workload": "workloads:workload_columns",
-    "Volume": "volumes:volume_columns",
-    "Storage": "volumes:storage_columns",
-    "Node": "nodes:node_columns",
-    "CPU": "nodes:cpu_columns",
-    "GPU": "nodes:gpu_columns",
-    "User": "people:user_columns",
-    "Group": "people:group_columns",
-}
-
-
-@contextmanager
-def refused_as_asked(kind: KindChoice, group: str | None) -> Iterator[None]:
-    """Word a refusal for the kind that was asked for: GPUs and CPUs come from the list of nodes."""
-    try:
-        yield
-    except Forbidden as error:
-        if kind.noun not in ("GPU", "CPU"):
-            raise
-        from penstock.domain import policy
-
-        said = policy.refusal(policy.Verb.get, policy.Kind(kind.noun), group and f"in group {group}")
-        raise Forbidden(said, hint=error.hint) from error
+    views: dict[str, tuple[Callable[..., list[Column]], dict[str, Any]]] = {
+        "Workload": (workloads.workload_columns, {"shown": workloads.with_places, "told": True, "moving": True}),
+        "Volume": (volumes.volume_columns, {"told": True}),
+        "Storage": (volumes.storage_columns, {}),
+        "Node": (nodes.node_columns, {}),
+        "CPU": (nodes.cpu_columns, {"rows": nodes.cpus}),
+        "GPU": (nodes.gpu_columns, {"rows": nodes.gpus}),
+        "User": (adm.user_columns, {}),
+        "Group": (adm.group_columns, {}),
+    }
+    columns, more = views[noun]
+    return TableView(PATHS[noun], lambda _: columns(wide=wide), ruled=True, **more)
 
 
 def asked_for(client: Client, kind: KindChoice, ref: str, group: str | None) -> str:

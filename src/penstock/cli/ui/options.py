@@ -4,40 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from penstock.client.api import ANSWER_SECONDS, Client
 
 FORMATS = ("table", "json", "yaml", "wide", "name")
-PROFILE = "penstock.profile"
-"""The key in the click context for the profile a command named."""
+SERVER = "penstock."
+"""What keys in the click context begin with that hold how the command named a server."""
 
 Function = Callable[..., Any]
 
 
+def all_of(function: Function, *options: Function) -> Function:
+    """Add options in the order in which the help shows them."""
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
 def api_url_option(*, short: bool = False) -> Callable[[Function], Function]:
-    """Add the options that choose the server, by address or profile.
+    """Add the options that choose the server, by address or profile; `connect` reads them.
 
     `-u` means the address only where k8s-cli says so; on lists it means all users.
     """
     names = ("-u", "--api-url") if short else ("--api-url",)
-    address = click.option(*names, "api_url", metavar="URL", help="Address of the server. [env: PENSTOCK_API_URL]")
+    kept: dict[str, Any] = {"expose_value": False, "callback": _keep_server}
+    address = click.option(*names, metavar="URL", help="Address of the server. [env: PENSTOCK_API_URL]", **kept)
     profile = click.option(
         "--profile",
         metavar="NAME",
-        expose_value=False,
-        callback=_keep_profile,
         shell_complete=_profile_names,
         help="The server of this profile. [env: PENSTOCK_PROFILE]",
+        **kept,
     )
-    return lambda function: address(profile(function))
+    return lambda function: all_of(function, address, profile)
 
 
-def _keep_profile(ctx: click.Context, param: click.Parameter, name: str | None) -> None:
-    if name:
-        ctx.meta[PROFILE] = name
+def _keep_server(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    ctx.meta[f"{SERVER}{param.name}"] = value
+
+
+def chosen_client(ctx: click.Context, start: Callable[[], None] | None, timeout: float) -> Client:
+    """Return a client of the server that the command's options name."""
+    api_url, profile = ctx.meta.get(f"{SERVER}api_url"), ctx.meta.get(f"{SERVER}profile")
+    if api_url and profile:
+        raise click.UsageError("--api-url and --profile cannot be used together.")
+    return Client(api_url, profile=profile, start=start, timeout=timeout)
+
+
+def connect() -> Client:
+    """Return a client of the chosen server; it starts the machine's own if none answers."""
+    return chosen_client(click.get_current_context(), _start, ANSWER_SECONDS)
+
+
+def _start() -> None:
+    from penstock.cli.server import start_on_demand
+
+    start_on_demand()
 
 
 def _profile_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -77,6 +102,11 @@ def output_option(function: Function) -> Function:
     return option(function)
 
 
+def common_options(*, short: bool = False) -> Callable[[Function], Function]:
+    """Add how to print the answer, and which server to ask."""
+    return lambda function: all_of(function, output_option, api_url_option(short=short))
+
+
 def part_options(function: Function) -> Function:
     """Add `--node N` and `--index N`, of which the command gets one as `part`."""
 
@@ -87,44 +117,44 @@ def part_options(function: Function) -> Function:
         return function(*args, part=node if index is None else index, **kwargs)
 
     number = click.IntRange(0)
-    index = click.option("--index", type=number, metavar="N", help="This index of an array.")
-    node = click.option("--node", type=number, metavar="N", help="This node. [default: the first that runs]")
-    return node(index(with_part))
+    return all_of(
+        with_part,
+        click.option("--node", type=number, metavar="N", help="This node. [default: the first that runs]"),
+        click.option("--index", type=number, metavar="N", help="This index of an array."),
+    )
 
 
 def all_users_option(help_text: str) -> Callable[[Function], Function]:
     return click.option("-u", "--all-users", is_flag=True, help=help_text)
 
 
-def list_options(function: Function) -> Function:
+class ListOptions(NamedTuple):
+    """What was asked of a list."""
+
+    details: bool
+    all_users: bool
+    status: str | None
+    name: str | None
+    limit: int
+    watch: bool
+    output: str
+
+
+def list_options(function: Callable[[ListOptions], None]) -> Function:
     """Add the filters and output options that every list has."""
-    for option in reversed(
-        (
-            click.option("-d", "--details", is_flag=True, help="Show more columns."),
-            all_users_option("Show everyone's (admin)."),
-            click.option("--status", metavar="WORD[,WORD]", help="Only with these statuses."),
-            click.option("--name", help="Only with this name."),
-            click.option(
-                "--limit", type=click.IntRange(0), default=100, show_default=True, help="At most this many; 0 is all."
-            ),
-            click.option("-w", "--watch", is_flag=True, help="Keep showing changes until Ctrl-C."),
-            output_option,
-            api_url_option(),
-        )
-    ):
-        function = option(function)
-    return function
 
+    @wraps(function)
+    def with_options(**given: Any) -> None:
+        function(ListOptions(**given))
 
-def connect(api_url: str | None, *, timeout: float = ANSWER_SECONDS, start: bool = True) -> Client:
-    """Return a client of the chosen server; it starts the machine's own if none answers."""
-    profile = click.get_current_context().meta.get(PROFILE)
-    if api_url and profile:
-        raise click.UsageError("--api-url and --profile cannot be used together.")
-    return Client(api_url, profile=profile, start=_start if start else None, timeout=timeout)
-
-
-def _start() -> None:
-    from penstock.cli.server import start_on_demand
-
-    start_on_demand()
+    limit = click.IntRange(0)
+    return all_of(
+        with_options,
+        click.option("-d", "--details", is_flag=True, help="Show more columns."),
+        all_users_option("Show everyone's (admin)."),
+        click.option("--status", metavar="WORD[,WORD]", help="Only with these statuses."),
+        click.option("--name", help="Only with this name."),
+        click.option("--limit", type=limit, default=100, show_default=True, help="At most this many; 0 is all."),
+        click.option("-w", "--watch", is_flag=True, help="Keep showing changes until Ctrl-C."),
+        common_options(),
+    )

@@ -69,7 +69,6 @@ def field(title: str, key: str, *, drop: int = 0, least: int | None = None, wrap
 
 
 def constant(title: str, text: str, *, drop: int = 0) -> Column:
-    """Make a column with the same text in every row."""
     return Column(title, lambda _: text, drop)
 
 

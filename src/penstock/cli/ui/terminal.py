@@ -15,40 +15,20 @@ import termios
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from time import monotonic
 from types import FrameType
 from typing import Any
 
 from penstock.cli.ui.output import note
+from penstock.cli.ui.relay import RESIZE, RESULT, STDERR, STDOUT, Conversation, exit_code_of
 from penstock.client.websocket import Closed, WebSocket
-from penstock.errors import Unreachable, from_body
+from penstock.errors import Unreachable
 
-STDIN, STDOUT, STDERR, RESULT, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
-PIECE = 32 * 1024
-SENT_AHEAD = 256 * 1024
-"""Bytes read from stdin that the server has not taken yet; more are left where they are."""
-SILENCE_SECONDS = 90.0
-"""The server sends something every 20 seconds."""
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 BY_SIGNAL = 128
 KILLED = BY_SIGNAL + signal.SIGKILL
 LOST = "The connection to the server broke."
 WHAT_BECOMES = "the program ends with it, on Docker hosts when the server is back; on Kubernetes it may go on"
-PLAIN_SCREEN = b"\x1b7" + b"".join(
-    b"\x1b" + mode
-    for mode in (
-        b"[?1049l",
-        b"[?1l",
-        b">",
-        b"[?25h",
-        b"[?2004l",
-        b"[?1000l",
-        b"[?1002l",
-        b"[?1003l",
-        b"[?1006l",
-        b"[0m",
-    )
-)
+PLAIN_SCREEN = b"\x1b7\x1b[?1049l\x1b[?1l\x1b>\x1b[?25h\x1b[?2004l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[0m"
 """Undoes what full-screen programs ask of a terminal: another screen, other keys, no cursor, pastes and clicks told,
 colours. The place of the cursor is kept first: leaving a screen that was not entered would lose it."""
 
@@ -82,16 +62,14 @@ def raw(descriptor: int) -> Iterator[None]:
         atexit.unregister(restore)
 
 
-class TerminalSession:
+class TerminalSession(Conversation):
     def __init__(self, socket: WebSocket, *, terminal: bool, stdin: bool) -> None:
-        self._socket = socket
+        super().__init__(socket, 0 if stdin else None)
         self._terminal = terminal
-        self._stdin = stdin
-        self._heard_at = monotonic()
 
     def run(self) -> int:
         """Run until the program ends, and return its exit code."""
-        raw_input = self._terminal and self._stdin and os.isatty(0)
+        raw_input = self._terminal and self._source is not None and os.isatty(0)
         with self._signals() as woken:
             try:
                 if not raw_input:
@@ -118,57 +96,27 @@ class TerminalSession:
         return code
 
     def _exchange(self, woken: int, again: Any = None) -> int:
-        if not self._stdin:
+        if self._source is None:
             self._end_input()
         code = self._hear()  # what came along with the server's answer: of that the socket tells nothing any more
         while code is None:
             self._socket.flush()
-            for descriptor in self._ready(woken):
-                if descriptor == woken:
-                    self._resize(os.read(woken, 4096), again)
-                elif descriptor == self._socket.fileno():
-                    code = self._hear()
-                    if code is not None:
-                        break
-                else:
-                    self._read_input()
+            ready = self._ready({woken: select.POLLIN})
+            if woken in ready:
+                self._resize(os.read(woken, 4096), again)
+            if self._source is not None and self._source in ready:
+                self._read_input(self._source)
+            if self._socket.fileno() in ready:
+                code = self._hear()
         return code
 
-    def _ready(self, woken: int) -> list[int]:
-        poll = select.poll()
-        poll.register(woken, select.POLLIN)
-        poll.register(self._socket.fileno(), select.POLLIN | (select.POLLOUT if self._socket.unsent else 0))
-        if self._stdin and self._socket.unsent < SENT_AHEAD:
-            poll.register(0, select.POLLIN)
-        left = self._heard_at + SILENCE_SECONDS - monotonic()
-        found = [descriptor for descriptor, _ in poll.poll(max(left, 0) * 1000)]
-        if not found and left <= 0:
-            raise Closed("the server says nothing any more")
-        return found
-
-    def _read_input(self) -> None:
-        try:
-            data = os.read(0, PIECE)
-        except OSError:  # a terminal that is gone
-            data = b""
-        if data:
-            self._socket.send(bytes([STDIN]) + data)
-        else:
-            self._stdin = False
-            self._end_input()
-
-    def _end_input(self) -> None:
-        self._socket.send(bytes([CLOSE, STDIN]))
-
     def _hear(self) -> int | None:
-        """Receive output; return the exit code once it is known."""
-        for message in self._socket.receive():
-            channel, data = message[:1], message[1:]
-            if channel == bytes([RESULT]):
-                return _result(data)
-            if channel in (bytes([STDOUT]), bytes([STDERR])):
-                _write(channel[0], data)
-        self._heard_at = monotonic()
+        """Print what has come; return the exit code once it is known."""
+        for channel, data in self._messages():
+            if channel == RESULT:
+                return exit_code_of(data)
+            if channel in (STDOUT, STDERR):
+                _write(channel, data)
         return None
 
     def _resize(self, signals: bytes, again: Any) -> None:
@@ -204,13 +152,6 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 def _leave(number: int, frame: FrameType | None) -> None:
     raise SystemExit(BY_SIGNAL + number)
-
-
-def _result(data: bytes) -> int:
-    found = json.loads(data)
-    if "exit_code" in found:
-        return int(found["exit_code"])
-    raise from_body(500, found.get("error"))
 
 
 def _write(descriptor: int, data: bytes) -> None:

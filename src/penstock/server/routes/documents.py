@@ -6,15 +6,19 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
 from penstock.server.identity import Authorized, of_everything
-from penstock.server.routes.messages import Cursor, Everything, Key, Limit, answer, one_page, page_of
+from penstock.server.parts import Parts
+from penstock.server.routes.messages import Cursor, Everything, Key, Limit, NameQuery, answer, one_page, page_of
 from penstock.wire.documents import DocumentPage
 from penstock.wire.requests import Application, Conversion, Documents
 from penstock.wire.workloads import ApplyResults, Converted
+
+if TYPE_CHECKING:
+    from penstock.services.documents.delete import Unapply
 
 router = APIRouter(tags=["documents"])
 
@@ -44,21 +48,19 @@ async def apply(body: Application, call: Authorized, key: Key = None) -> Respons
 async def delete(body: Documents, call: Authorized, force: bool = False) -> Response:
     """Stops and deletes what the text describes, by name; volumes with their data; with `force` also nodes that do not
     answer."""
-    from penstock.services.documents.delete import Unapply
-
-    parts = call.parts
-    undoing = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.infrastructure, parts.audit)
-    return answer(ApplyResults(results=await undoing.delete(call.caller, body, force=force)))
+    return answer(ApplyResults(results=await _unapply(call.parts).delete(call.caller, body, force=force)))
 
 
 @router.post("/v1/stop", response_model=ApplyResults)
 async def stop(body: Documents, call: Authorized) -> Response:
     """Stops the workloads the text describes, by name. They stay listed, and volumes stay as they are."""
+    return answer(ApplyResults(results=await _unapply(call.parts).stop(call.caller, body)))
+
+
+def _unapply(parts: Parts) -> Unapply:
     from penstock.services.documents.delete import Unapply
 
-    parts = call.parts
-    stopping = Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.infrastructure, parts.audit)
-    return answer(ApplyResults(results=await stopping.stop(call.caller, body)))
+    return Unapply(parts.db, parts.workloads, parts.volumes, parts.people, parts.infrastructure, parts.audit)
 
 
 @router.post("/v1/convert", response_model=Converted)
@@ -98,6 +100,6 @@ async def list_documents(
     if kind in PAGED:
         found, after = await written.page(caller, kind, name, limit=limit, cursor=cursor)
     else:
-        nouns, after = one_page(written.nouns(caller, kind), name, limit, cursor)
+        nouns, after = one_page(written.nouns(caller, kind), NameQuery(name=name, limit=limit, cursor=cursor))
         found = [document(kind, noun) for noun in nouns]
     return page_of(found, after, parts.db.version)

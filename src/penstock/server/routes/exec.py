@@ -110,14 +110,18 @@ async def over(call: AuthorizedCall, kind: Kind, group: str, require: Require) -
     """Wait until the server stops; raise if the caller loses their rights, or `require` refuses them."""
     stopped = asyncio.ensure_future(call.parts.sessions.stopped())
     refused = asyncio.ensure_future(call.parts.people.until_refused(call.caller, Verb.exec, kind, group, require))
+    (await _first_of(refused, stopped)).result()
+
+
+async def _first_of(*tasks: asyncio.Future[Any]) -> asyncio.Future[Any]:
+    """Return the first task that is done, in the order given, and end the others."""
     try:
-        await asyncio.wait([stopped, refused], return_when=asyncio.FIRST_COMPLETED)
-        if refused.done():
-            refused.result()
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return next(task for task in tasks if task.done())
     finally:
-        stopped.cancel()
-        refused.cancel()
-        await asyncio.gather(stopped, refused, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @asynccontextmanager
@@ -173,14 +177,7 @@ class ProgramSocket:
         self._interruptible = interruptible
         hearing, working = asyncio.create_task(self._hear()), asyncio.create_task(self._work(opening))
         stopping, leaving = asyncio.create_task(stopped), asyncio.create_task(self._lost.wait())
-        tasks: tuple[asyncio.Task[Any], ...] = (working, hearing, leaving, stopping)
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            first = next(task for task in tasks if task.done())
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        first = await _first_of(working, hearing, leaving, stopping)
         if first is leaving:
             return None
         if first is stopping and stopping.exception() is None:
@@ -194,9 +191,8 @@ class ProgramSocket:
             return {"error": error.body()}
         except Exception:
             log.exception("a program in a workload was lost")
-            return {
-                "error": PenstockError("The server ran into an internal error.", hint="penstock server logs").body()
-            }
+            defect = PenstockError("The server ran into an internal error.", hint="penstock server logs")
+            return {"error": defect.body()}
 
     async def end(self, result: Result | None) -> None:
         if result is None:
@@ -212,13 +208,8 @@ class ProgramSocket:
             async with opening as session:
                 self._interruptible = False
                 feeding, printing = asyncio.create_task(self._feed(session)), asyncio.create_task(self._print(session))
-                try:
-                    await asyncio.wait([feeding, printing], return_when=asyncio.FIRST_COMPLETED)
-                    return printing.result() if printing.done() else feeding.result()
-                finally:
-                    feeding.cancel()
-                    printing.cancel()
-                    await asyncio.gather(feeding, printing, return_exceptions=True)
+                result: Result = (await _first_of(printing, feeding)).result()
+                return result
         except WebSocketDisconnect:
             return None
 

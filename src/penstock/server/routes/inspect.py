@@ -6,11 +6,12 @@ from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response, WebSocket
+from pydantic import Field
 
 from penstock.domain.policy import Kind
 from penstock.server.identity import Authorized
 from penstock.server.routes.exec import Part, ProgramSocket, given, needs_websocket, over
-from penstock.server.routes.messages import Cursor, Limit, answer, one_page, page_of
+from penstock.server.routes.messages import NameQuery, answer, one_page, page_of
 from penstock.wire.measures import Inspection, MeasureView, NodeMeasurePage
 from penstock.wire.pages import ErrorBody
 from penstock.wire.workloads import Explained
@@ -18,7 +19,6 @@ from penstock.wire.workloads import Explained
 router = APIRouter(tags=["inspect"])
 
 Port = Annotated[int, Query(ge=1, le=65535, description="where a program of the workload listens")]
-Wait = Annotated[float, Query(ge=0, le=60, description="seconds to wait at most, until all is known")]
 STOPPED = "The server is stopping, and the connection was ended with it."
 
 
@@ -43,15 +43,17 @@ async def measure_workload(ref: str, call: Authorized, part: Part = None) -> Res
     return answer(await call.parts.inspect.top(call.caller, ref, part))
 
 
+class MeasureQuery(NameQuery):
+    wait: Annotated[float, Field(ge=0, le=60, description="seconds to wait at most, until all is known")] = 0
+
+
 @router.get("/v1/nodes/top", response_model=NodeMeasurePage)
-async def measure_nodes(
-    call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None, wait: Wait = 0
-) -> Response:
+async def measure_nodes(call: Authorized, query: Annotated[MeasureQuery, Query()]) -> Response:
     """What the nodes do now, all who use them together: CPU, load, memory, GPUs, disks and networks. What
     cannot be seen is null. A cluster tells what disks and networks do about ten seconds after it was first asked: with
     `wait` it is waited for that."""
-    shown, after = one_page(await call.parts.nodes.seen_by(call.caller), name, limit, cursor)
-    measured = await call.parts.inspect.nodes(call.caller, [node.name for node in shown], wait)
+    shown, after = one_page(await call.parts.nodes.seen_by(call.caller), query)
+    measured = await call.parts.inspect.nodes(call.caller, [node.name for node in shown], query.wait)
     return page_of(measured, after, call.parts.db.version)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Request
+from fastapi import APIRouter, Body, Query
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
@@ -26,9 +27,8 @@ from penstock.wire.volumes import VolumeView
 from penstock.wire.workloads import DryRun, Summary
 
 router = APIRouter(tags=["k8s-cli"])
-TASK_EXAMPLE = {"name": "hello", "run": "echo hello"}
 Json = dict[str, Any]
-TaskBody = Annotated[dict[str, Any], Body(examples=[TASK_EXAMPLE])]
+TaskBody = Annotated[dict[str, Any], Body(examples=[{"name": "hello", "run": "echo hello"}])]
 
 
 class TaskListQuery(ListQuery):
@@ -36,9 +36,20 @@ class TaskListQuery(ListQuery):
 
     limit: Annotated[int | None, Field(ge=1, le=500, description="how many at most; all if it is missing")] = None  # type: ignore[assignment]
 
-    @property
-    def page(self) -> int:
-        return self.limit or LARGEST_PAGE
+    async def answer(
+        self, noun: str, page: Callable[[int, str | None], Awaitable[tuple[list[Json], str | None]]]
+    ) -> Json:
+        """Return the page that was asked for, else all of them together."""
+        found, cursor = await page(self.limit or LARGEST_PAGE, self.cursor)
+        if self.limit:
+            return {noun: found, "next": cursor}
+        while cursor:
+            more, cursor = await page(LARGEST_PAGE, cursor)
+            found += more
+        return {noun: found}
+
+
+Asked = Annotated[TaskListQuery, Query()]
 
 
 @router.post("/tasks/submit")
@@ -46,31 +57,24 @@ async def submit_task(call: Authorized, body: TaskBody, key: Key = None) -> Json
     """Submits a task definition given as JSON."""
     task = read_task_json(body)
     made = await call.parts.submit.task(call.caller, task, Submission.model_validate({"text": json.dumps(body)}), key)
-    if isinstance(made, DryRun):
-        raise TypeError("a submission without dry_run was dry")
-    return {
-        "task_id": made.id,
-        "status": "submitted",
-        "message": f"Task submitted successfully with ID: {made.id}",
-    }
+    assert not isinstance(made, DryRun)
+    return {"task_id": made.id, "status": "submitted", "message": f"Task submitted successfully with ID: {made.id}"}
 
 
-@router.get("/tasks", openapi_extra=TaskListQuery.documented())
-async def list_tasks(request: Request, call: Authorized) -> Json:
+@router.get("/tasks")
+async def list_tasks(call: Authorized, query: Asked) -> Json:
     """Every task of the caller, newest first; or a page of them."""
-    query = TaskListQuery.of(request)
     if query.all_users:
         require_all_groups(call.caller, Kind.Workload)
     statuses = words(query.status, "status", STATUSES)
-    tasks: list[Json] = []
-    cursor = query.cursor
-    while True:
-        found, cursor = await call.parts.workloads.whole_page(
-            call.caller, everyone=query.all_users, name=query.name, statuses=statuses, limit=query.page, cursor=cursor
+
+    async def page(limit: int, cursor: str | None) -> tuple[list[Json], str | None]:
+        found, after = await call.parts.workloads.whole_page(
+            call.caller, everyone=query.all_users, name=query.name, statuses=statuses, limit=limit, cursor=cursor
         )
-        tasks += [_task(summary, units) for summary, units in found]
-        if cursor is None or query.limit:
-            return {"tasks": tasks} | ({"next": cursor} if query.limit else {})
+        return [_task(summary, units) for summary, units in found], after
+
+    return await query.answer("tasks", page)
 
 
 @router.post("/tasks/stop")
@@ -108,29 +112,23 @@ async def stop_task(task_id: str, call: Authorized) -> Json:
 async def create_volume(body: NewVolume, call: Authorized, key: Key = None) -> Json:
     """Creates a volume."""
     view = await call.parts.volumes.create(call.caller, body, key)
-    return {
-        "volume_id": view.id,
-        "status": "created",
-        "message": f"Volume created successfully with ID: {view.id}",
-    }
+    return {"volume_id": view.id, "status": "created", "message": f"Volume created successfully with ID: {view.id}"}
 
 
-@router.get("/volumes", openapi_extra=TaskListQuery.documented())
-async def list_volumes(request: Request, call: Authorized) -> Json:
+@router.get("/volumes")
+async def list_volumes(call: Authorized, query: Asked) -> Json:
     """Every volume of the caller, newest first; or a page of them."""
-    query = TaskListQuery.of(request)
     if query.all_users:
         require_all_groups(call.caller, Kind.Volume)
     phases = [Phase(word) for word in words(query.status, "status", PHASES) or ()]
-    volumes: list[Json] = []
-    cursor = query.cursor
-    while True:
-        views, cursor = await call.parts.volumes.page(
-            call.caller, everyone=query.all_users, name=query.name, phases=phases, limit=query.page, cursor=cursor
+
+    async def page(limit: int, cursor: str | None) -> tuple[list[Json], str | None]:
+        views, after = await call.parts.volumes.page(
+            call.caller, everyone=query.all_users, name=query.name, phases=phases, limit=limit, cursor=cursor
         )
-        volumes += [_volume(view) for view in views]
-        if cursor is None or query.limit:
-            return {"volumes": volumes} | ({"next": cursor} if query.limit else {})
+        return [_volume(view) for view in views], after
+
+    return await query.answer("volumes", page)
 
 
 @router.get("/volumes/{volume_id}")

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 
 from penstock.domain.policy import Kind
 from penstock.server.identity import Authorized
-from penstock.server.routes.messages import Cursor, Limit, answer, one_page, page_of, page_of_few
+from penstock.server.routes.messages import Named, answer, one_page, page_of, page_of_few
 from penstock.services.infrastructure import lost_message
 from penstock.wire.nodes import GpuPage, NodePage
 from penstock.wire.pages import Deleted
@@ -16,17 +16,17 @@ router = APIRouter(tags=["nodes"])
 
 
 @router.get("/v1/nodes", response_model=NodePage)
-async def nodes(call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
+async def nodes(call: Authorized, query: Named) -> Response:
     """The nodes, what is free on them, and who holds the GPUs."""
-    shown, after = one_page(await call.parts.nodes.seen_by(call.caller), name, limit, cursor)
+    shown, after = one_page(await call.parts.nodes.seen_by(call.caller), query)
     return page_of(await call.parts.nodes.views(call.caller, shown), after, call.parts.db.version)
 
 
 @router.get("/v1/gpus", response_model=GpuPage)
-async def gpus(call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
+async def gpus(call: Authorized, query: Named) -> Response:
     """The GPUs by node and product: how many there are, how many are free, and who has the rest. `name` is
     `node/product`."""
-    shown, after = one_page(await call.parts.nodes.products(call.caller), name, limit, cursor)
+    shown, after = one_page(await call.parts.nodes.products(call.caller), query)
     return page_of(await call.parts.nodes.gpus(call.caller, shown), after, call.parts.db.version)
 
 
@@ -38,12 +38,10 @@ async def delete_node(name: str, call: Authorized, force: bool = False) -> Respo
 
 
 @router.get("/v1/storages", response_model=StoragePage)
-async def list_storages(
-    call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None
-) -> Response:
+async def list_storages(call: Authorized, query: Named) -> Response:
     """The NFS exports that admins declared, and the disks of nodes."""
     views = [StorageView.of(storage) for storage in call.parts.infrastructure.storages(call.caller)]
-    return page_of_few(views, name, limit, cursor, call.parts.db.version)
+    return page_of_few(call, views, query)
 
 
 @router.delete("/v1/storages/{name}", response_model=Deleted)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Response
 from penstock.domain.users import Group, User
 from penstock.errors import Invalid, Problem
 from penstock.server.identity import Authorized
-from penstock.server.routes.messages import Cursor, Limit, answer, page_of, page_of_few
+from penstock.server.routes.messages import Cursor, Limit, Named, answer, page_of, page_of_few
 from penstock.wire.pages import Deleted
 from penstock.wire.requests import FirstUser, NewToken
 from penstock.wire.server import AuditPage, FirstAdmin, GroupPage, UserPage
@@ -29,9 +29,9 @@ async def make_first_admin(body: FirstUser, call: Authorized) -> Response:
 
 
 @router.get("/v1/users", response_model=UserPage)
-async def list_users(call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
+async def list_users(call: Authorized, query: Named) -> Response:
     """All users, for admins; others see themselves."""
-    return page_of_few(call.parts.people.users(call.caller), name, limit, cursor, call.parts.db.version)
+    return page_of_few(call, call.parts.people.users(call.caller), query)
 
 
 @router.get("/v1/users/{name}", response_model=User)
@@ -56,9 +56,9 @@ async def delete_user(name: str, call: Authorized) -> Response:
 
 
 @router.get("/v1/groups", response_model=GroupPage)
-async def list_groups(call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None) -> Response:
+async def list_groups(call: Authorized, query: Named) -> Response:
     """The caller's groups; for admins, all groups."""
-    return page_of_few(call.parts.people.groups(call.caller), name, limit, cursor, call.parts.db.version)
+    return page_of_few(call, call.parts.people.groups(call.caller), query)
 
 
 @router.get("/v1/groups/{name}", response_model=Group)

@@ -25,6 +25,16 @@ log = logging.getLogger(__name__)
 router = APIRouter(tags=["server"])
 RESTART = signal.SIGUSR1
 """The signal that makes the process restart."""
+GAUGES = {
+    "nodes": ("penstock_nodes", "Nodes"),
+    "ready": ("penstock_nodes_ready", "Nodes that take work"),
+    "cpus": ("penstock_cpus", "CPUs offered to workloads"),
+    "cpus_free": ("penstock_cpus_free", "CPUs no workload has asked for"),
+    "memory_bytes": ("penstock_memory_bytes", "Memory offered to workloads"),
+    "memory_free_bytes": ("penstock_memory_free_bytes", "Memory no workload has asked for"),
+    "gpus": ("penstock_gpus", "GPUs offered to workloads"),
+    "gpus_held": ("penstock_gpus_held", "GPUs somebody has"),
+}
 
 
 @router.get("/", response_model=Health)
@@ -42,10 +52,16 @@ async def healthz() -> Response:
 @router.get("/metrics", response_class=Response)
 async def metrics(call: Authorized) -> Response:
     """Prometheus text."""
-    from penstock.server.metrics import exposition
+    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
-    text, media_type = exposition(await call.parts.workloads.counts(), await call.parts.nodes.totals())
-    return Response(text, media_type=media_type)
+    registry = CollectorRegistry()
+    workloads = Gauge("penstock_workloads", "Workloads by status", ["status"], registry=registry)
+    for status, number in sorted((await call.parts.workloads.counts()).items()):
+        workloads.labels(status).set(number)
+    totals = await call.parts.nodes.totals()
+    for field, (name, meaning) in GAUGES.items():
+        Gauge(name, meaning, registry=registry).set(getattr(totals, field))
+    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/v1/whoami", response_model=Whoami)

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from penstock.domain.policy import Kind
 from penstock.domain.volumes import Phase
-from penstock.server.identity import Authorized, of_everything, require_all_groups
-from penstock.server.routes.messages import (
-    Cursor,
-    Key,
-    Limit,
-    ListQuery,
-    answer,
-    page_of,
-    page_of_few,
-    until_changed,
-    words,
-)
+from penstock.server.identity import Authorized
+from penstock.server.routes.messages import Key, ListQuery, Named, answer, page_of, page_of_few, resolve_caller, words
 from penstock.wire.pages import Deleted, Events
 from penstock.wire.requests import NewVolume, Resize
 from penstock.wire.volumes import StorageClassPage, VolumePage, VolumeView
@@ -40,20 +30,16 @@ class VolumeListQuery(ListQuery):
     usage: Annotated[bool, Field(description="count the bytes in use")] = False
 
 
-@router.get("/v1/volumes", response_model=VolumePage, openapi_extra=VolumeListQuery.documented())
-async def list_volumes(request: Request, call: Authorized) -> Response:
+@router.get("/v1/volumes", response_model=VolumePage)
+async def list_volumes(call: Authorized, query: Annotated[VolumeListQuery, Query()]) -> Response:
     """Lists volumes, newest first."""
-    query = VolumeListQuery.of(request)
-    if query.all_users:
-        require_all_groups(call.caller, Kind.Volume)
-    phases = words(query.status, "status", PHASES)
-    caller = await until_changed(call, query)
-    version = call.parts.db.version
+    phases = [Phase(word) for word in words(query.status, "status", PHASES) or ()]
+    caller, version = await resolve_caller(call, query, Kind.Volume)
     views, after = await call.parts.volumes.page(
-        of_everything(caller) if query.everything else caller,
+        caller,
         everyone=query.all_users,
         name=query.name,
-        phases=[Phase(word) for word in phases] if phases else None,
+        phases=phases or None,
         usage=query.usage,
         limit=query.limit,
         cursor=query.cursor,
@@ -87,8 +73,6 @@ async def delete_volume(ref: str, call: Authorized) -> Response:
 
 
 @router.get("/v1/storage-classes", response_model=StorageClassPage)
-async def list_storage_classes(
-    call: Authorized, name: str | None = None, limit: Limit = 100, cursor: Cursor = None
-) -> Response:
+async def list_storage_classes(call: Authorized, query: Named) -> Response:
     """The storage classes for volumes."""
-    return page_of_few(await call.parts.volumes.classes(), name, limit, cursor, call.parts.db.version)
+    return page_of_few(call, await call.parts.volumes.classes(), query)

@@ -12,7 +12,7 @@ from starlette.responses import StreamingResponse
 from penstock.domain.policy import Kind, Verb
 from penstock.domain.states import SHORT, State
 from penstock.engines.base import LogQuery
-from penstock.server.identity import Authorized, of_everything, require_all_groups
+from penstock.server.identity import Authorized, require_all_groups
 from penstock.server.routes.messages import (
     KEY,
     AllUsers,
@@ -22,7 +22,7 @@ from penstock.server.routes.messages import (
     documented,
     page,
     read_body,
-    until_changed,
+    resolve_caller,
     words,
 )
 from penstock.wire.pages import Deleted, Events, Uploaded
@@ -53,21 +53,17 @@ class WorkloadListQuery(ListQuery):
 STATUSES = sorted(set(SHORT.values()))
 
 
-@router.get("/v1/workloads", response_model=SummaryPage, openapi_extra=WorkloadListQuery.documented())
-async def list_workloads(request: Request, call: Authorized) -> Response:
+@router.get("/v1/workloads", response_model=SummaryPage)
+async def list_workloads(call: Authorized, query: Annotated[WorkloadListQuery, Query()]) -> Response:
     """Lists workloads, newest first."""
-    query = WorkloadListQuery.of(request)
-    if query.all_users:
-        require_all_groups(call.caller, Kind.Workload)
     statuses = words(query.status, "status", STATUSES)
-    states = words(query.state, "state", list(State))
-    caller = await until_changed(call, query)
-    version = call.parts.db.version
+    states = [State(word) for word in words(query.state, "state", list(State)) or ()]
+    caller, version = await resolve_caller(call, query, Kind.Workload)
     items, after = await call.parts.workloads.page(
-        of_everything(caller) if query.everything else caller,
+        caller,
         everyone=query.all_users,
         name=query.name,
-        states=[State(word) for word in states] if states else None,
+        states=states or None,
         statuses=statuses,
         limit=query.limit,
         cursor=query.cursor,
