@@ -194,7 +194,6 @@ class KubernetesApi:
         *,
         container: str | None = None,
         follow: bool = False,
-        previous: bool = False,
         timestamps: bool = False,
         since: str | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
@@ -203,7 +202,6 @@ class KubernetesApi:
         params = _given(
             container=container,
             follow=follow,
-            previous=previous,
             timestamps=timestamps,
             sinceTime=since,
         )
