@@ -25,7 +25,7 @@ from penstock.engines.kubernetes.api.errors import (
     Throttled,
     VersionGone,
 )
-from penstock.engines.kubernetes.api.objects import Pod
+from penstock.engines.kubernetes.api.objects import Pod, condition
 from penstock.engines.kubernetes.api.resources import (
     KubernetesNode,
     KubernetesStorageClass,
@@ -105,7 +105,7 @@ async def test_a_pod_is_read_with_what_we_need_of_it(api, namespace):
     body = pod("reading", "sleep 1", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
     body["spec"]["schedulingGates"] = [{"name": "not/yet"}]
     body["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1", "memory": "1Gi"}}
-    body["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "ours": "kept"}
+    body["metadata"]["annotations"] = {"ours": "kept"}
     made = await api.create(Pod, body, namespace)
     assert list(made.claims()) == ["data"]
     assert [gate.name for gate in made.spec.scheduling_gates] == ["not/yet"]
@@ -119,7 +119,7 @@ async def test_what_a_pod_serves_is_read_whole_or_not_at_all(api, namespace):
     probed = pod("serving", serve)
     probed["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 9400}, "periodSeconds": 1}
     made = await api.create(Pod, probed, namespace)
-    await becomes(api, made, lambda found: any(status.ready for status in found.status.container_statuses))
+    await becomes(api, made, lambda found: bool((ready := condition(found.status.conditions, "Ready")) and ready.true))
     page = await api.page("serving", namespace, 9400, "numbers", seconds=60, most=10_000)
     assert page.split() == [b"%d" % number for number in range(1, 1001)]
     with pytest.raises(KubernetesError, match="more than 100 bytes"):
