@@ -174,14 +174,12 @@ async def observed(rig: Rig, namespace: str, place: Path, **chosen: Any) -> Asyn
     changes = cluster.changes()
     try:
         await cluster.open()
-        for each in (queues, records, collector, logs, controller):
+        for each in (queues, records, collector, logs):
             each.open()
         async with advanced(changes, controller.advance):
             yield seen
     finally:
-        records.close()
-        controller.close()
-        for each in (queues, collector, logs, cluster, api):
+        for each in (cluster, queues, collector, logs, api):
             await each.close()
 
 

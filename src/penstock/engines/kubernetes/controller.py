@@ -6,7 +6,6 @@ run when its time has come, and what waits for room without having pods changes 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 
 from penstock.domain.model import now
@@ -43,17 +42,8 @@ class RunController:
         self._queues = queues
         self._gang = Gang(api, cluster, inventory, settings)
         self._products = Products(api, cluster, inventory)
-        self._subscribed: list[Callable[[], None]] = []
-
-    def open(self) -> None:
-        self._subscribed = [
-            self._cluster.pods.subscribe(self._room_changed),
-            self._cluster.nodes.subscribe(self._room_changed),
-        ]
-
-    def close(self) -> None:
-        for unsubscribe in self._subscribed:
-            unsubscribe()
+        cluster.pods.subscribe(self._room_changed)
+        cluster.nodes.subscribe(self._room_changed)
 
     async def advance(self, run: Run) -> None:
         """Nothing is done on old knowledge: while the cluster does not answer, nor before it has."""

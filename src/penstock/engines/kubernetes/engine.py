@@ -120,10 +120,10 @@ class KubernetesEngine:
         self._workdirs.open()
         closing.push_async_callback(self._workdirs.close)
         self._claims = KubernetesClaims(self._api.hurried(RUNS_PATIENCE), self._cluster, self._namespaces)
-        closing.callback(self._claims.close)
         helpers = HelperPods(self._api, self._pods, settings.kubernetes_helper_image)
         self._meter = VolumeMeter(self._api, self._claims, helpers)
         closing.push_async_callback(self._meter.close)
+        closing.push_async_callback(self._cluster.close)  # before all others, who are told of changes
 
     async def _open_observation(self, closing: AsyncExitStack) -> None:
         """Set up what reads runs, collects their logs, and does what is due for them."""
@@ -133,7 +133,6 @@ class KubernetesEngine:
         queues = KueueQueues(hurried, cluster)
         closing.push_async_callback(queues.close)
         self._records = PodRecords(cluster, settings.data_dir / "kubernetes" / "runs")
-        closing.callback(self._records.close)
         self._collector = LogCollector(api, cluster, self._records, settings.log_limit)
         closing.push_async_callback(self._collector.close)
         reasons = WaitReasons(cluster, self._inventory, self._autoscaler, queues.why)
@@ -143,11 +142,10 @@ class KubernetesEngine:
         self._controller = RunController(
             hurried, cluster, self._snapshots, self._collector, self._inventory, queues, settings
         )
-        closing.callback(self._controller.close)
         first_count = Tasks()
         closing.push_async_callback(first_count.close)
         first_count.start(self._inventory.count())  # thousands of nodes, before someone waits for it
-        for each in (queues, self._records, self._collector, self._logs, self._controller):
+        for each in (queues, self._records, self._collector, self._logs):
             each.open()
 
     async def close(self) -> None:

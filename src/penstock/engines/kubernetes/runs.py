@@ -66,14 +66,13 @@ class KubernetesRuns:
         """The grace of runs that were told to stop: only a shorter one is worth another call."""
         self._never: dict[Run, Report] = {}
         """Runs that were stopped before they started, of which nothing is in the cluster."""
-        self._unsubscribe = cluster.jobs.subscribe(self._seen)
+        cluster.jobs.subscribe(self._seen)
         self._tasks = Tasks()
 
     def open(self) -> None:
         self._tasks.start(self._sweep())
 
     async def close(self) -> None:
-        self._unsubscribe()
         await self._tasks.close()
 
     def _seen(self, before: Job | None, after: Job | None) -> None:

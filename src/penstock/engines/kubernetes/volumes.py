@@ -37,10 +37,7 @@ class KubernetesClaims:
         self._made: dict[tuple[str, str], PersistentVolumeClaim] = {}
         """Claims that were created and not yet seen by the watch."""
         self._waiting: dict[tuple[str, str], asyncio.Event] = {}
-        self._unsubscribe = cluster.claims.subscribe(self._seen)
-
-    def close(self) -> None:
-        self._unsubscribe()
+        cluster.claims.subscribe(self._seen)
 
     def _seen(self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None) -> None:
         known = after or before

@@ -38,14 +38,11 @@ def by_n(item: KubernetesObject) -> Iterable[str]:
 async def until(cache: Cache[Any], holds: Callable[[], Any]) -> None:
     """Looks after each change, not in between."""
     changed = asyncio.Event()
-    end = cache.subscribe(lambda *_: changed.set())
-    try:
-        async with asyncio.timeout(60):
-            while not holds():
-                await changed.wait()
-                changed.clear()
-    finally:
-        end()
+    cache.subscribe(lambda *_: changed.set())
+    async with asyncio.timeout(60):
+        while not holds():
+            await changed.wait()
+            changed.clear()
 
 
 async def watch_from(api: KubernetesApi, version: str) -> None:

@@ -119,10 +119,9 @@ class Cache(Generic[T]):
     def __len__(self) -> int:
         return len(self._items)
 
-    def subscribe(self, told: Listener[T]) -> Callable[[], None]:
-        """Call the listener with (before, after) of every change, one of them None at its ends; returns how to stop."""
+    def subscribe(self, told: Listener[T]) -> None:
+        """Call the listener with (before, after) of every change, one of them None at its ends."""
         self._told.append(told)
-        return lambda: self._told.remove(told)
 
     # keeping up to date
 
@@ -225,7 +224,7 @@ class Cache(Generic[T]):
         return before
 
     def _tell(self, before: T | None, after: T | None) -> None:
-        for told in tuple(self._told):
+        for told in self._told:
             try:
                 told(before, after)
             except Exception:

@@ -58,14 +58,13 @@ class WorkdirSender:
         """The sends, by the uid of the pod."""
         self._limit = asyncio.Semaphore(AT_ONCE)
         self._shares: dict[str, asyncio.Semaphore] = {}
-        self._unsubscribe = cluster.pods.subscribe(self._seen)
+        cluster.pods.subscribe(self._seen)
 
     def open(self) -> None:
         for pod in list(self._cluster.pods.all()):
             self._seen(None, pod)
 
     async def close(self) -> None:
-        self._unsubscribe()
         await self._tasks.close()
 
     # -- the archives ----------------------------------------------------------------------------------------------

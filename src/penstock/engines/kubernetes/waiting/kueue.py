@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from penstock.background import Tasks
@@ -104,16 +103,14 @@ class KueueQueues:
         self._tasks = Tasks()
         self._told: dict[str, datetime] = {}
         """Since when Kueue should have suspended a Job, by its uid."""
-        self._unsubscribe: Callable[[], None] = lambda: None
 
     def open(self) -> None:
         """After the cluster's own `open`."""
-        self._unsubscribe = self._cluster.jobs.subscribe(self._seen)
+        self._cluster.jobs.subscribe(self._seen)
         for job in list(self._cluster.jobs.all()):
             self._seen(None, job)
 
     async def close(self) -> None:
-        self._unsubscribe()
         await self._tasks.close()
         if self._workloads:
             await self._workloads.close()
