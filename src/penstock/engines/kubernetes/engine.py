@@ -41,7 +41,7 @@ from penstock.engines.kubernetes.controller import RunController
 from penstock.engines.kubernetes.events import list_run_events, list_volume_events
 from penstock.engines.kubernetes.exec import start_exec
 from penstock.engines.kubernetes.gpus import GpuExporters
-from penstock.engines.kubernetes.helpers import HelperPods, VolumeMeter
+from penstock.engines.kubernetes.helpers import VolumeMeter
 from penstock.engines.kubernetes.inspect import inspect_run, measure_part
 from penstock.engines.kubernetes.lease import HeldLease
 from penstock.engines.kubernetes.logs.collect import CollectedLogs, LogCollector
@@ -120,8 +120,7 @@ class KubernetesEngine:
         self._workdirs.open()
         closing.push_async_callback(self._workdirs.close)
         self._claims = KubernetesClaims(self._api.hurried(RUNS_PATIENCE), self._cluster, self._namespaces)
-        helpers = HelperPods(self._api, self._pods, settings.kubernetes_helper_image)
-        self._meter = VolumeMeter(self._api, self._claims, helpers)
+        self._meter = VolumeMeter(self._api, self._claims, self._pods, settings.kubernetes_helper_image)
         closing.push_async_callback(self._meter.close)
         closing.push_async_callback(self._cluster.close)  # before all others, who are told of changes
 
