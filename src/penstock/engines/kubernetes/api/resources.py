@@ -6,7 +6,7 @@ An amount (`100m`, `1536Mi`, `1e3`) that cannot be read counts as 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 
@@ -128,6 +128,13 @@ class KubernetesEvent(KubernetesObject, frozen=True):
         """When it last happened; older and newer parts of Kubernetes write that in different places."""
         repeated = self.series.last_observed_time if self.series else None
         return repeated or self.last_timestamp or self.event_time or self.metadata.creation_timestamp
+
+    @property
+    def order(self) -> tuple[datetime, int]:
+        """When it happened; some parts of Kubernetes write whole seconds, so within one the order of writing counts."""
+        version = self.metadata.resource_version
+        moment = self.last_seen or datetime.min.replace(tzinfo=UTC)
+        return moment.replace(microsecond=0), int(version) if version.isdecimal() else 0
 
     @property
     def times(self) -> int:
