@@ -11,10 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any
 
 import httpx2
-from wsproto.events import CloseConnection, Event, Message, TextMessage
+from wsproto.events import BytesMessage, CloseConnection, Event
 
 from penstock.engines.base import Run, Terminal
 from penstock.engines.kubernetes.api.client import KubernetesApi
@@ -47,8 +46,8 @@ class ForwardSession(ExecSession):
             raise ExecFailed(_short(self._wrong.decode(errors="replace"), self._port))
         await super()._heard(event)  # an error of its own, unless it was closed in order
 
-    async def _message(self, event: Message[Any]) -> None:
-        data = event.data.encode() if isinstance(event, TextMessage) else bytes(event.data)
+    async def _message(self, event: BytesMessage) -> None:
+        data = bytes(event.data)
         if self._channel is None and data:
             self._channel, data = data[0], data[1:]
         channel = WRONG if self._channel == WRONG else DATA
@@ -71,8 +70,7 @@ class ForwardedPort:
         self._all_sent = asyncio.Event()
 
     async def send(self, data: bytes) -> None:
-        with shown():
-            await self._session.send(data)
+        await self._session.send(data)
 
     async def end_input(self) -> None:
         """The port cannot be told. What it still answers comes; then, since most who say it have gone, it is over."""

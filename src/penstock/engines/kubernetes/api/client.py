@@ -26,7 +26,7 @@ from penstock.engines.kubernetes.api.errors import (
 from penstock.engines.kubernetes.api.objects import KubernetesObject, Pod
 from penstock.engines.kubernetes.api.requests import ApiRequests, lines
 from penstock.engines.kubernetes.api.resources import ServiceAccount
-from penstock.engines.kubernetes.api.streams import V4, ExecSession, upgrade
+from penstock.engines.kubernetes.api.streams import V4, V5, ExecSession, upgrade
 
 log = logging.getLogger(__name__)
 
@@ -275,7 +275,7 @@ class KubernetesApi:
         params = _given(container=container, stdin=stdin, stdout=True, stderr=not tty, tty=tty)
         params["command"] = list(command)
         path = f"{_path(Pod, namespace, pod)}/exec"
-        response = await self._calls.upgraded(path, params, upgrade())
+        response = await self._calls.upgraded(path, params, upgrade(V5))
         return ExecSession(response, self.server)
 
     async def forward(self, pod: str, namespace: str, port: int) -> httpx2.Response:
