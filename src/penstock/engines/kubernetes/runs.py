@@ -179,7 +179,7 @@ class KubernetesRuns:
         for job in self._cluster.jobs_of(run):
             service = self._cluster.services.get(job.name, job.namespace)
             if service and not service.metadata.owner_references:
-                await self._api.patch(Service, service.name, jobs.build_owner_patch(job), service.namespace)
+                await self._api.amend(service, jobs.build_owner_patch(job))
 
     async def _made_once(self, kind: type[Service], body: Fields, namespace: str) -> None:
         try:
@@ -228,7 +228,7 @@ class KubernetesRuns:
     async def _suspend(self, job: Job) -> None:
         if names.STOP not in job.annotations:
             change: Fields = {"metadata": {"annotations": {names.STOP: iso(now())}}}
-            await self._change(job, change | await suspend_patch(self._api, job))
+            await self._api.amend(job, change | await suspend_patch(self._api, job))
 
     async def _end(self, pod: Pod, grace: int) -> None:
         await self._api.delete(Pod, pod.name, pod.namespace, uid=pod.uid, grace=max(grace, 1))
@@ -244,7 +244,7 @@ class KubernetesRuns:
             change: Fields = {"metadata": {"annotations": {names.SETTLED: due}}}
             if is_finished(job):
                 change["spec"] = {"ttlSecondsAfterFinished": keep}
-            await self._change(job, change)
+            await self._api.amend(job, change)
 
         found = [job for job in self._cluster.jobs_of(run) if names.SETTLED not in job.annotations]
         if keep:
@@ -286,12 +286,6 @@ class KubernetesRuns:
                     await self._delete(job)
                 except Exception as error:
                     log.warning("%s could not be removed: %s", job.name, error)
-
-    async def _change(self, job: Job, change: Fields) -> None:
-        try:
-            await self._api.patch(Job, job.name, change, job.namespace)
-        except KubernetesNotFound:
-            log.debug("%s is gone already", job.name)
 
 
 async def _each(work: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:

@@ -79,7 +79,7 @@ async def test_a_container_that_has_not_started_yet_is_waited_for(api, namespace
     body["spec"]["schedulingGates"] = [{"name": "not/yet"}]
     waiting = await api.create(Pod, body, namespace)
     following = asyncio.create_task(log_of(api, waiting))
-    await api.patch(Pod, "gated", [{"op": "remove", "path": "/spec/schedulingGates"}], namespace)
+    await api.patch(Pod, "gated", {"spec": {"schedulingGates": None}}, namespace)
     assert await following == b"here\n"
 
 

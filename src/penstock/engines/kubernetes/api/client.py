@@ -7,7 +7,7 @@ import logging
 import random
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -225,17 +225,21 @@ class KubernetesApi:
         )
         return _decode(kind, answer)
 
-    async def patch(self, kind: type[T], name: str, change: Body | Sequence[Body], namespace: str | None = None) -> T:
-        """Change an object: a mapping is merged into it, a sequence is JSON patch operations."""
-        content = "merge-patch" if isinstance(change, Mapping) else "json-patch"
+    async def patch(self, kind: type[T], name: str, change: Body, namespace: str | None = None) -> T:
+        """Merge a change into an object."""
         answer = await self._calls.call(
             "PATCH",
             _path(kind, namespace, name),
             body=change,
             params={"fieldManager": MANAGER},
-            content=f"application/{content}+json",
+            content="application/merge-patch+json",
         )
         return _decode(kind, answer)
+
+    async def amend(self, found: KubernetesObject, change: Body) -> None:
+        """Merge a change into an object, unless it is gone by now."""
+        with suppress(KubernetesNotFound):
+            await self.patch(type(found), found.name, change, found.namespace)
 
     async def delete(
         self,
