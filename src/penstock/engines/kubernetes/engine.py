@@ -55,8 +55,6 @@ from penstock.engines.kubernetes.runs import KubernetesRuns, require_end
 from penstock.engines.kubernetes.settings import read_pod_settings
 from penstock.engines.kubernetes.snapshots import Snapshots
 from penstock.engines.kubernetes.spec import pod as pods
-from penstock.engines.kubernetes.spec import secrets
-from penstock.engines.kubernetes.spec.secrets import NamedSecrets
 from penstock.engines.kubernetes.spec.workdir import WorkdirSender
 from penstock.engines.kubernetes.volumes import KubernetesClaims
 from penstock.engines.kubernetes.waiting import capacity, kueue
@@ -95,7 +93,7 @@ class KubernetesEngine:
         self._api = KubernetesApi.open(config, settings.kubernetes_context or None)
         closing.push_async_callback(self._api.close)
         self._namespaces = Namespaces(self._api.hurried(RUNS_PATIENCE), settings)
-        self._named = NamedSecrets(self._api, self._namespaces, settings.kubernetes_pull_secrets)
+        self._named = refusals.NamedSecrets(self._api, self._namespaces, settings.kubernetes_pull_secrets)
         closing.push_async_callback(self._namespaces.close)
         lease = HeldLease(self._api, self._namespaces.base, settings.data_dir, lambda why: self.lost(why))
         closing.push_async_callback(lease.close)
@@ -171,7 +169,7 @@ class KubernetesEngine:
         self._cluster.require()
         with shown():
             found = adoption.find_records(self._cluster, self._namespaces)
-            return await secrets.restore_values(self._api, self._cluster, found)
+            return await adoption.restore_values(self._api, self._cluster, found)
 
     # -- volumes -----------------------------------------------------------------------------------------------------
 

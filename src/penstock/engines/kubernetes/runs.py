@@ -31,11 +31,10 @@ from penstock.engines.kubernetes.api.errors import (
     describe_quota,
 )
 from penstock.engines.kubernetes.api.objects import Job, Pod, condition
-from penstock.engines.kubernetes.api.resources import KubernetesNode, Service
+from penstock.engines.kubernetes.api.resources import KubernetesNode, Secret, Service
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.settings import PodSettings
 from penstock.engines.kubernetes.spec import job as jobs
-from penstock.engines.kubernetes.spec import secrets
 from penstock.engines.kubernetes.spec.pod import Fields
 from penstock.engines.kubernetes.state.jobs import is_finished
 from penstock.engines.kubernetes.state.pods import record_pod
@@ -127,7 +126,7 @@ class KubernetesRuns:
         wanted = [body for body in bodies if body["metadata"]["name"] not in known]
         if not wanted:
             await self._give_services(run)
-            await secrets.create_secret(self._api, launch, self._cluster.jobs_of(run), self._namespaces.of(*owner))
+            await self._give_secret(launch, self._cluster.jobs_of(run), self._namespaces.of(*owner))
             return
         if run in self._graces and not await self._find(run):
             self._never[run] = _never_ran(launch)
@@ -140,7 +139,7 @@ class KubernetesRuns:
             await self._made_once(Service, service, namespace)
         made = await self._make(run, wanted, namespace)
         try:
-            await secrets.create_secret(self._api, launch, self._known(run), namespace)
+            await self._give_secret(launch, self._known(run), namespace)
         except (AdmissionDenied, KubernetesInvalid, Conflict):
             await self._take_back(run, wanted, namespace)
             raise
@@ -180,6 +179,20 @@ class KubernetesRuns:
             service = self._cluster.services.get(job.name, job.namespace)
             if service and not service.metadata.owner_references:
                 await self._api.amend(service, jobs.build_owner_patch(job))
+
+    async def _give_secret(self, launch: Launch, owners: Sequence[Job], namespace: str) -> None:
+        secret = jobs.build_secret(launch, owners)
+        if secret is None:
+            return
+        try:
+            await self._api.create(Secret, secret, namespace)
+        except AlreadyExists:
+            name = secret["metadata"]["name"]
+            if not jobs.is_owned(await self._api.get(Secret, name, namespace), owners):
+                raise Conflict(
+                    f"There is a Secret {namespace}/{name} in the cluster that Penstock did not make.",
+                    hint=f"kubectl delete secret -n {namespace} {name}",
+                ) from None
 
     async def _made_once(self, kind: type[Service], body: Fields, namespace: str) -> None:
         try:

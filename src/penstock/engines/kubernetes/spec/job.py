@@ -1,23 +1,27 @@
-"""Build the objects of one attempt: an Indexed Job, and a headless Service for several nodes."""
+"""Build the objects of one attempt: an Indexed Job, a headless Service for several nodes, a Secret with its values."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from penstock.domain.model import now
 from penstock.engines.base import Launch, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects import Job
+from penstock.engines.kubernetes.api.resources import Secret
 from penstock.engines.kubernetes.settings import PodSettings
 from penstock.engines.kubernetes.spec import pod
 from penstock.engines.kubernetes.spec.pod import Fields, PodIdentity
 from penstock.engines.kubernetes.state.jobs import write_placement
+from penstock.engines.shared.environment import user_variables
 from penstock.engines.shared.records import without_values
 
 LARGEST_RECORD = 192 * 1024
 """Bytes; all annotations of an object together may have 256 KiB."""
+MOST_OWNERS = 1000
+"""A Secret has at most so many Jobs as owners; of an array that repeats more indexes it goes with the first of them."""
 
 
 def build_jobs(launch: Launch, made: PodSettings, products: Sequence[str] = (), *, held: bool = False) -> list[Fields]:
@@ -97,6 +101,27 @@ def build_service(launch: Launch) -> Fields | None:
             "selector": {names.TASK_ID: launch.workload_id, names.ATTEMPT: str(launch.attempt)},
         },
     }
+
+
+def build_secret(launch: Launch, owners: Sequence[Job]) -> Fields | None:
+    """Build the Secret with the secret values of a launch; None if there are none.
+
+    It is made right after the Job, with the Job as its owner from the beginning: whatever is cut off between the two,
+    no Secret is left without a Job. Until it is there, Kubernetes does not start the container.
+    """
+    values = {name: value for name, value in user_variables(launch).items() if name in launch.spec.secrets}
+    if not values or not owners:
+        return None
+    name = names.job_name(launch.name, Run(launch.workload_id, launch.attempt))
+    labels = pod.build_labels(launch, PodIdentity(name))
+    metadata = {"name": name, "labels": labels} | build_owner_patch(*owners[:MOST_OWNERS])["metadata"]
+    return {"metadata": metadata, "type": "Opaque", "immutable": True, "stringData": values}
+
+
+def is_owned(found: Secret, owners: Iterable[Job]) -> bool:
+    """Does a Secret belong to one of these Jobs? Its name alone proves nothing."""
+    uids = {job.uid for job in owners}
+    return any(owner.kind == Job.kind.name and owner.uid in uids for owner in found.metadata.owner_references)
 
 
 def build_owner_patch(*owners: Job) -> Fields:
