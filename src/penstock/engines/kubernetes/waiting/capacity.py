@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects import Pod
-from penstock.engines.kubernetes.nodes.inventory import CPU, DISK, MEMORY, Inventory, sum_requests
+from penstock.engines.kubernetes.nodes import CPU, DISK, MEMORY, Inventory, sum_requests
 from penstock.engines.kubernetes.settings import LABEL_VALUE
 from penstock.engines.kubernetes.waiting.shortage import (
     SHOWN,

@@ -14,7 +14,7 @@ from penstock.engines.kubernetes.api.resources import (
     KubernetesStorageClass,
     PersistentVolumeClaim,
 )
-from penstock.engines.kubernetes.nodes.inventory import Inventory
+from penstock.engines.kubernetes.nodes import Inventory
 from penstock.engines.kubernetes.waiting.shortage import left_out
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"

@@ -16,7 +16,7 @@ from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import describe_quota
 from penstock.engines.kubernetes.api.objects import ContainerStateWaiting, Job, Pod, condition
 from penstock.engines.kubernetes.api.resources import KubernetesEvent
-from penstock.engines.kubernetes.nodes.inventory import Inventory
+from penstock.engines.kubernetes.nodes import Inventory
 from penstock.engines.kubernetes.state.jobs import PlacementRecord, awaits_product, read_placement
 from penstock.engines.kubernetes.state.report import WaitReason
 from penstock.engines.kubernetes.waiting.capacity import Autoscaler, explain_lack_of_room

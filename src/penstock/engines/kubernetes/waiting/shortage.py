@@ -11,7 +11,7 @@ from penstock.domain.nodes import GpuPool, Holder, Node
 from penstock.domain.quantities import show_bytes, show_cpus
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects import NodeSelectorTerm, Pod
-from penstock.engines.kubernetes.nodes.inventory import CPU, DISK, MEMORY, Inventory, sum_requests
+from penstock.engines.kubernetes.nodes import CPU, DISK, MEMORY, Inventory, sum_requests
 
 SHOWN = 3
 """The most nodes, holders and products that are named; of more only their number is."""

@@ -1,1 +1,0 @@
-"""The nodes of the cluster: their inventory, and what they do now."""
