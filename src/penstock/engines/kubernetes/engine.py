@@ -14,7 +14,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from penstock.background import Tasks
 from penstock.domain.nodes import Node
 from penstock.domain.quantities import parse_duration
 from penstock.domain.users import Account
@@ -97,9 +96,7 @@ class KubernetesEngine:
         lease = HeldLease(self._api, self._namespaces.base, settings.data_dir, lambda why: self.lost(why))
         closing.push_async_callback(lease.close)
         await lease.open()
-        self._cluster = await Cluster.of_rights(
-            self._api, self._namespaces.scope, ours=self._namespaces.are_ours, lease=lease
-        )
+        self._cluster = Cluster(self._api, self._namespaces.scope, ours=self._namespaces.are_ours, lease=lease)
         await self._cluster.open()
         closing.push_async_callback(self._cluster.close)
         every = parse_duration(settings.gpu_sample)
@@ -133,9 +130,6 @@ class KubernetesEngine:
         self._controller = RunController(
             hurried, cluster, self._snapshots, self._collector, self._inventory, queues, settings
         )
-        first_count = Tasks()
-        closing.push_async_callback(first_count.close)
-        first_count.start(self._inventory.count())  # thousands of nodes, before someone waits for it
         for each in (queues, self._records, self._collector, self._logs):
             each.open()
 
@@ -156,7 +150,7 @@ class KubernetesEngine:
         )
 
     async def nodes(self) -> list[Node]:
-        return await self._inventory.nodes()
+        return self._inventory.nodes()
 
     async def found(self, nodes: Collection[str]) -> Found:
         self._cluster.require()

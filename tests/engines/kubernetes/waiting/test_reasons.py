@@ -451,14 +451,12 @@ def test_a_quota_of_what_the_job_does_not_say() -> None:
 @pytest.mark.parametrize(
     ("causes", "reason"),
     [
-        ("1 node(s) were unschedulable.", Reason.VOLUME_NOT_READY),
         ("1 Insufficient cpu, 1 node(s) had volume node affinity conflict.", Reason.VOLUME_NOT_READY),
         ("1 Insufficient cpu, 1 node(s) were unschedulable.", Reason.NO_AVAILABLE_RESOURCES),
         ("2 Insufficient cpu.", Reason.NO_AVAILABLE_RESOURCES),
     ],
 )
-def test_nodes_of_which_the_scheduler_says_nothing_are_those_without_the_volume(causes: str, reason: Reason) -> None:
-    """Kubernetes 1.30 leaves them out of its sentence."""
+def test_a_volume_is_blamed_only_if_the_scheduler_says_so(causes: str, reason: Reason) -> None:
     message = f"0/2 nodes are available: {causes} preemption: 0/2 nodes are available: 2 Preemption is not helpful."
     waits = {"conditions": [{"type": "PodScheduled", "status": "False", "message": message}]}
     spec = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "local"}}]}

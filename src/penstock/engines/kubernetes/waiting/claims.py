@@ -15,7 +15,6 @@ from penstock.engines.kubernetes.api.resources import (
     PersistentVolumeClaim,
 )
 from penstock.engines.kubernetes.nodes import Inventory
-from penstock.engines.kubernetes.waiting.shortage import left_out
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 FIRST_USE = "binds when first used"
@@ -54,8 +53,6 @@ def find_claim_problem(pod: Pod, message: str, cluster: Cluster, inventory: Inve
     if any(words in message for words in _ELSEWHERE):
         said = _elsewhere(pod, cluster, inventory)
         return ClaimProblem(said or "its volumes can only be used on other nodes than those that have room")
-    if left_out(message) and (said := _elsewhere(pod, cluster, inventory)):
-        return ClaimProblem(said)
     if _UNBOUND in message:
         return ClaimProblem("its volumes have just become ready; it looks for a place again")
     return None

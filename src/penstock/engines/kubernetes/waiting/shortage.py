@@ -45,12 +45,6 @@ def read_causes(message: str) -> ShortageCauses:
     )
 
 
-def left_out(message: str) -> bool:
-    """Are there nodes without a cause? Kubernetes 1.30 says nothing of those without the pod's volumes."""
-    found = _LIST.match(message)
-    return found is not None and 0 < sum(int(count) for count, _ in _CAUSES.findall(found[2])) < int(found[1])
-
-
 def explain_shortage(pod: Pod, message: str, inventory: Inventory) -> str:
     return explain_causes(pod, read_causes(message), inventory) or _plain(message)
 
