@@ -13,6 +13,7 @@ from typing import Any
 from penstock.domain.model import iso, now
 from penstock.engines.base import Launch, LogQuery, Presence, Report, Run
 from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes import spec as jobs
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import KubernetesError
@@ -24,7 +25,6 @@ from penstock.engines.kubernetes.nodes import Inventory
 from penstock.engines.kubernetes.pod_records import PodRecords
 from penstock.engines.kubernetes.settings import read_pod_settings
 from penstock.engines.kubernetes.snapshots import Snapshots
-from penstock.engines.kubernetes.spec import job as jobs
 from penstock.engines.kubernetes.waiting.capacity import read_autoscaler
 from penstock.engines.kubernetes.waiting.kueue import KueueQueues
 from penstock.engines.kubernetes.waiting.reasons import WaitReasons

@@ -27,7 +27,7 @@ from penstock.engines.kubernetes.api.errors import KubernetesForbidden, Kubernet
 from penstock.engines.kubernetes.api.objects import Job
 from penstock.engines.kubernetes.api.resources import PersistentVolumeClaim, Secret
 from penstock.engines.kubernetes.namespaces import Namespaces
-from penstock.engines.kubernetes.spec.job import is_owned
+from penstock.engines.kubernetes.spec import is_owned
 from penstock.engines.shared.records import read_volume, with_values
 
 log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from penstock.engines.kubernetes.api.resources import KubernetesNode
 from penstock.engines.kubernetes.logs.collect import LogCollector
 from penstock.engines.kubernetes.nodes import Inventory, changes_room
 from penstock.engines.kubernetes.snapshots import Snapshots
-from penstock.engines.kubernetes.spec.pod import Fields
+from penstock.engines.kubernetes.spec import Fields
 from penstock.engines.kubernetes.state.jobs import is_array, is_given_up
 from penstock.engines.kubernetes.state.report import Snapshot, Wait, compute_report
 from penstock.engines.kubernetes.waiting.holds import Gang, Products

@@ -51,14 +51,14 @@ from penstock.engines.kubernetes.ports import open_port
 from penstock.engines.kubernetes.runs import KubernetesRuns, require_end
 from penstock.engines.kubernetes.settings import read_pod_settings
 from penstock.engines.kubernetes.snapshots import Snapshots
-from penstock.engines.kubernetes.spec import pod as pods
-from penstock.engines.kubernetes.spec.workdir import WorkdirSender
+from penstock.engines.kubernetes.spec import plan_pod
 from penstock.engines.kubernetes.usage import measure_nodes, measure_part
 from penstock.engines.kubernetes.volumes import KubernetesClaims
 from penstock.engines.kubernetes.waiting import capacity, kueue
 from penstock.engines.kubernetes.waiting.capacity import read_autoscaler
 from penstock.engines.kubernetes.waiting.kueue import KueueQueues
 from penstock.engines.kubernetes.waiting.reasons import WaitReasons
+from penstock.engines.kubernetes.workdir import WorkdirSender
 from penstock.engines.shared.refusals import idle_notices
 from penstock.errors import Forbidden
 from penstock.settings import Settings
@@ -222,7 +222,7 @@ class KubernetesEngine:
 
     async def outlook(self, spec: Spec) -> str | None:
         self._cluster.require()
-        pod = pods.plan_pod(spec, self._pods, self._products(spec))
+        pod = plan_pod(spec, self._pods, self._products(spec))
         return capacity.explain_outlook(pod, spec.nodes, self._inventory, self._autoscaler)
 
     def _known_products(self) -> tuple[str, ...]:
@@ -242,7 +242,7 @@ class KubernetesEngine:
             return False
         if refusals.are_unknown(spec, self._known_products()):
             return True
-        pod = pods.plan_pod(spec, self._pods, products)
+        pod = plan_pod(spec, self._pods, products)
         return spec.nodes > 1 and bool(
             capacity.explain_lack_of_room(pod, spec.nodes, self._inventory, self._autoscaler)
         )

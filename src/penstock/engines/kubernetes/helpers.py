@@ -13,7 +13,7 @@ from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import AlreadyExists, shown
 from penstock.engines.kubernetes.api.objects import ContainerStateTerminated, Job, Pod
 from penstock.engines.kubernetes.settings import PodSettings, build_pod_security
-from penstock.engines.kubernetes.spec.pod import Fields, build_affinity, build_container_security, build_placement
+from penstock.engines.kubernetes.spec import Fields, build_affinity, build_container_security, build_placement
 from penstock.engines.kubernetes.volumes import KubernetesClaims
 from penstock.errors import Unavailable
 

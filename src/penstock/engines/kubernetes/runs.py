@@ -34,8 +34,14 @@ from penstock.engines.kubernetes.api.objects import Job, Pod, condition
 from penstock.engines.kubernetes.api.resources import KubernetesNode, Secret, Service
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.settings import PodSettings
-from penstock.engines.kubernetes.spec import job as jobs
-from penstock.engines.kubernetes.spec.pod import Fields
+from penstock.engines.kubernetes.spec import (
+    Fields,
+    build_jobs,
+    build_owner_patch,
+    build_secret,
+    build_service,
+    is_owned,
+)
 from penstock.engines.kubernetes.state.jobs import is_finished
 from penstock.engines.kubernetes.state.pods import record_pod
 from penstock.engines.kubernetes.waiting.kueue import suspend_patch
@@ -122,7 +128,7 @@ class KubernetesRuns:
     async def start(self, launch: Launch, products: Sequence[str], *, held: bool = False) -> None:
         run, owner = Run(launch.workload_id, launch.attempt), (launch.user, launch.group)
         known = {job.name for job in self._cluster.jobs_of(run)}
-        bodies = jobs.build_jobs(launch, self._made, products, held=held)
+        bodies = build_jobs(launch, self._made, products, held=held)
         wanted = [body for body in bodies if body["metadata"]["name"] not in known]
         if not wanted:
             await self._give_services(run)
@@ -133,7 +139,7 @@ class KubernetesRuns:
             self._cluster.changed(run)
             return
         namespace = await self._namespaces.ready(*owner)
-        service = jobs.build_service(launch)
+        service = build_service(launch)
         if service:
             # First, and given to the Job afterwards: whatever is cut off between the two, no node waits for its name.
             await self._made_once(Service, service, namespace)
@@ -144,7 +150,7 @@ class KubernetesRuns:
             await self._take_back(run, wanted, namespace)
             raise
         if service:
-            await self._api.patch(Service, made[0].name, jobs.build_owner_patch(made[0]), namespace)
+            await self._api.patch(Service, made[0].name, build_owner_patch(made[0]), namespace)
 
     async def _make(self, run: Run, bodies: list[Fields], namespace: str) -> list[Job]:
         tried = await _each(lambda body: self._tried(run, body, namespace), bodies)
@@ -178,17 +184,17 @@ class KubernetesRuns:
         for job in self._cluster.jobs_of(run):
             service = self._cluster.services.get(job.name, job.namespace)
             if service and not service.metadata.owner_references:
-                await self._api.amend(service, jobs.build_owner_patch(job))
+                await self._api.amend(service, build_owner_patch(job))
 
     async def _give_secret(self, launch: Launch, owners: Sequence[Job], namespace: str) -> None:
-        secret = jobs.build_secret(launch, owners)
+        secret = build_secret(launch, owners)
         if secret is None:
             return
         try:
             await self._api.create(Secret, secret, namespace)
         except AlreadyExists:
             name = secret["metadata"]["name"]
-            if not jobs.is_owned(await self._api.get(Secret, name, namespace), owners):
+            if not is_owned(await self._api.get(Secret, name, namespace), owners):
                 raise Conflict(
                     f"There is a Secret {namespace}/{name} in the cluster that Penstock did not make.",
                     hint=f"kubectl delete secret -n {namespace} {name}",

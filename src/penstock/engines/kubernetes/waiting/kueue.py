@@ -26,7 +26,7 @@ from penstock.engines.kubernetes.api.objects import (
     ResourceKind,
     condition,
 )
-from penstock.engines.kubernetes.spec.pod import Fields
+from penstock.engines.kubernetes.spec import Fields
 from penstock.engines.kubernetes.state.jobs import is_array, is_finished, is_given_up
 
 log = logging.getLogger(__name__)
