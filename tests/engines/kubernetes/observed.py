@@ -27,7 +27,7 @@ from penstock.engines.kubernetes.settings import read_pod_settings
 from penstock.engines.kubernetes.snapshots import Snapshots
 from penstock.engines.kubernetes.waiting.capacity import read_autoscaler
 from penstock.engines.kubernetes.waiting.kueue import KueueQueues
-from penstock.engines.kubernetes.waiting.reasons import WaitReasons
+from penstock.engines.kubernetes.waiting.reasons import PendingReasons
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 from tests.engines.launches import run_of
@@ -166,7 +166,7 @@ async def observed(rig: Rig, namespace: str, place: Path, **chosen: Any) -> Asyn
     queues = KueueQueues(api, cluster)
     records = PodRecords(cluster, settings.data_dir / "kubernetes" / "runs")
     collector = LogCollector(api, cluster, records, settings.log_limit)
-    reasons = WaitReasons(cluster, inventory, read_autoscaler(settings), queues.why)
+    reasons = PendingReasons(cluster, inventory, read_autoscaler(settings), queues.why)
     snapshots = Snapshots(cluster, records, collector, reasons, settings)
     logs = CollectedLogs(cluster, records, collector, snapshots.report)
     controller = RunController(api, cluster, snapshots, collector, inventory, queues, settings)

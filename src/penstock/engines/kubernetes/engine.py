@@ -57,7 +57,7 @@ from penstock.engines.kubernetes.volumes import KubernetesClaims
 from penstock.engines.kubernetes.waiting import capacity, kueue
 from penstock.engines.kubernetes.waiting.capacity import read_autoscaler
 from penstock.engines.kubernetes.waiting.kueue import KueueQueues
-from penstock.engines.kubernetes.waiting.reasons import WaitReasons
+from penstock.engines.kubernetes.waiting.reasons import PendingReasons
 from penstock.engines.kubernetes.workdir import WorkdirSender
 from penstock.engines.shared.refusals import idle_notices
 from penstock.errors import Forbidden
@@ -123,7 +123,7 @@ class KubernetesEngine:
         self._records = PodRecords(cluster, settings.data_dir / "kubernetes" / "runs")
         self._collector = LogCollector(api, cluster, self._records, settings.log_limit)
         closing.push_async_callback(self._collector.close)
-        reasons = WaitReasons(cluster, self._inventory, self._autoscaler, queues.why)
+        reasons = PendingReasons(cluster, self._inventory, self._autoscaler, queues.why)
         self._snapshots = Snapshots(cluster, self._records, self._collector, reasons, settings)
         self._logs = CollectedLogs(cluster, self._records, self._collector, self._report)
         closing.push_async_callback(self._logs.close)

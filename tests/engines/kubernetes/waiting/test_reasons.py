@@ -22,7 +22,7 @@ from penstock.engines.kubernetes.api.resources import KubernetesEvent, Persisten
 from penstock.engines.kubernetes.events import list_run_events
 from penstock.engines.kubernetes.waiting.capacity import Autoscaler
 from penstock.engines.kubernetes.waiting.claims import why_not_bound
-from penstock.engines.kubernetes.waiting.reasons import WaitReasons
+from penstock.engines.kubernetes.waiting.reasons import PendingReasons
 from penstock.engines.shared.images import describe_pull_failure
 from tests.engines.kubernetes.denying import denying_webhook
 from tests.engines.kubernetes.observed import Observed, observed
@@ -465,7 +465,7 @@ def test_a_volume_is_blamed_only_if_the_scheduler_says_so(causes: str, reason: R
     bound = {"metadata": {"name": "local", "annotations": chosen}, "status": {"phase": "Bound"}}
     cluster: Any = SimpleNamespace(claims=SimpleNamespace(get=lambda *_: msgspec.convert(bound, PersistentVolumeClaim)))
     stock: Any = SimpleNamespace(node=lambda _: None, all=list)
-    assert WaitReasons(cluster, stock, Autoscaler(), None).why([], pod).reason is reason  # type: ignore[arg-type]
+    assert PendingReasons(cluster, stock, Autoscaler(), None).why([], pod).reason is reason  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -485,5 +485,5 @@ def test_the_steps_of_one_that_has_a_place(happened: list[str], state: State, sa
     pod = msgspec.convert({"metadata": {"name": "a", "uid": "u"}, "spec": spec, "status": status}, Pod)
     events = [msgspec.convert({"reason": reason, "type": "Normal"}, KubernetesEvent) for reason in happened]
     cluster: Any = SimpleNamespace(events=SimpleNamespace(about=lambda _: events))
-    why = WaitReasons(cluster, None, Autoscaler(), None).why([], pod)  # type: ignore[arg-type]
+    why = PendingReasons(cluster, None, Autoscaler(), None).why([], pod)  # type: ignore[arg-type]
     assert (why.state, why.message) == (state, said)

@@ -49,7 +49,7 @@ class ListMeta(msgspec.Struct):
     more: str = msgspec.field(name="continue", default="")
 
 
-class ListPage(msgspec.Struct, Generic[T]):
+class ObjectPage(msgspec.Struct, Generic[T]):
     metadata: ListMeta
     items: tuple[T, ...] | None = None
 
@@ -137,13 +137,13 @@ class KubernetesApi:
 
     async def pages(
         self, kind: type[T], namespace: str | None = None, *, labels: str | None = None, fields: str | None = None
-    ) -> AsyncGenerator[ListPage[T], None]:
+    ) -> AsyncGenerator[ObjectPage[T], None]:
         """List page by page. All pages show the cluster at one moment, their `metadata.version`; VersionGone if the
         server forgot it between two."""
         path, more = _path(kind, namespace), ""
         while True:
             params = _given(limit=PAGE, labelSelector=labels, fieldSelector=fields) | _given(**{"continue": more})
-            page: ListPage[T] = _decode(ListPage[kind], await self._calls.call("GET", path, params=params))  # type: ignore[valid-type]
+            page: ObjectPage[T] = _decode(ObjectPage[kind], await self._calls.call("GET", path, params=params))  # type: ignore[valid-type]
             yield page
             more = page.metadata.more
             if not more:

@@ -79,7 +79,7 @@ def read_autoscaler(settings: Settings) -> Autoscaler:
 
 
 @dataclass(frozen=True)
-class NodeCapacity:
+class PodRoom:
     """How many pods of one shape fit on each node."""
 
     ever: Mapping[str, int]
@@ -90,7 +90,7 @@ class NodeCapacity:
     """Beside what runs on the node."""
 
 
-def count_room(pod: Pod, most: int, inventory: Inventory) -> NodeCapacity:
+def count_room(pod: Pod, most: int, inventory: Inventory) -> PodRoom:
     asked = {name: size for name, size in sum_requests(pod).items() if size}
     ever, open_, now = {}, {}, {}
     for node in inventory.all():
@@ -100,7 +100,7 @@ def count_room(pod: Pod, most: int, inventory: Inventory) -> NodeCapacity:
         if node.message is None:
             open_[node.name] = ever[node.name]
             now[node.name] = _count(asked, inventory.free(node.name), most)
-    return NodeCapacity(ever, open_, now)
+    return PodRoom(ever, open_, now)
 
 
 def _count(asked: Mapping[str, Decimal], there: Mapping[str, Decimal], most: int) -> int:

@@ -41,7 +41,7 @@ _CREATING = re.compile(r'^Error creating: (?:pods "[^"]*" is forbidden: )?', re.
 _MOUNT = re.compile(r'^(?:MountVolume\.\w+|AttachVolume\.\w+|UnmapVolume\.\w+) failed for volume "([^"]+)" ?: ')
 
 
-class WaitReasons:
+class PendingReasons:
     def __init__(
         self, cluster: Cluster, inventory: Inventory, autoscaler: Autoscaler, in_queue: Callable[[Job], str]
     ) -> None:
