@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +137,15 @@ class KubernetesEngine:
         """Close what `open` has opened. What runs goes on."""
         await self._closing.aclose()
 
+    @contextmanager
+    def _acting(self, run: Run | None = None) -> Iterator[None]:
+        """Do something in the cluster, once it is known; errors of the cluster are raised as Penstock's own."""
+        self._cluster.require()
+        if run:
+            self._keep_to_namespace(run)
+        with shown():
+            yield
+
     # -- the cluster -------------------------------------------------------------------------------------------------
 
     async def checks(self) -> list[Check]:
@@ -153,8 +162,7 @@ class KubernetesEngine:
         return self._inventory.nodes()
 
     async def found(self, nodes: Collection[str]) -> Found:
-        self._cluster.require()
-        with shown():
+        with self._acting():
             found = adoption.find_records(self._cluster, self._namespaces)
             return await adoption.restore_values(self._api, self._cluster, found)
 
@@ -168,18 +176,15 @@ class KubernetesEngine:
         return self._claims.classes()
 
     async def create_volume(self, volume: Volume, account: Account) -> None:
-        self._cluster.require()
-        with shown():
+        with self._acting():
             await self._claims.create(volume, account)
 
     async def resize_volume(self, volume: Volume) -> None:
-        self._cluster.require()
-        with shown():
+        with self._acting():
             await self._claims.resize(volume)
 
     async def delete_volume(self, volume: Volume) -> None:
-        self._cluster.require()
-        with shown():
+        with self._acting():
             await self._claims.delete(volume)
 
     async def volume_reports(self, volumes: Sequence[Volume]) -> dict[str, VolumeReport]:
@@ -205,12 +210,8 @@ class KubernetesEngine:
     # -- runs --------------------------------------------------------------------------------------------------------
 
     async def refusals(self, spec: Spec, owner: tuple[str, str] = ("", "")) -> list[Refusal]:
-        self._cluster.require()
-        queues = False
-        if spec.queue:
-            with shown():
-                queues = await kueue.find_workload_kind(self._api) is not None
-        with shown():
+        with self._acting():
+            queues = bool(spec.queue and await kueue.find_workload_kind(self._api))
             named = await self._named.refusals(spec, owner)
         products = self._inventory.products()
         return [*refusals.find_refusals(spec, products, self._autoscaler, kueue=queues), *named]
@@ -248,12 +249,12 @@ class KubernetesEngine:
         )
 
     async def start(self, launch: Launch) -> None:
-        self._cluster.require_for(Run(launch.workload_id, launch.attempt))
-        require_end(self._cluster, Run(launch.workload_id, launch.attempt))
-        self._keep_to_namespace(Run(launch.workload_id, launch.attempt, (launch.user, launch.group)))
+        run = Run(launch.workload_id, launch.attempt, (launch.user, launch.group))
+        self._cluster.require_for(run)
+        require_end(self._cluster, run)
+        self._keep_to_namespace(run)
         products = self._products(launch.spec)
         if launch.workdir_archive is not None:
-            run = Run(launch.workload_id, launch.attempt)
             await asyncio.to_thread(self._workdirs.keep, run, launch.workdir_archive)
         with shown():
             for refused in await self._named.refusals(launch.spec, (launch.user, launch.group)):
@@ -278,22 +279,16 @@ class KubernetesEngine:
             await self._controller.advance(run)
 
     async def stop(self, run: Run, grace: int) -> None:
-        self._cluster.require()
-        self._keep_to_namespace(run)
-        with shown():
+        with self._acting(run):
             await self._runs.stop(run, grace)
 
     async def settle(self, run: Run, keep: int) -> None:
-        self._cluster.require()
-        self._keep_to_namespace(run)
-        with shown():
+        with self._acting(run):
             await self._runs.settle(run, keep)
         await asyncio.to_thread(self._workdirs.forget, run)
 
     async def remove(self, run: Run) -> None:
-        self._cluster.require()
-        self._keep_to_namespace(run)
-        with shown():
+        with self._acting(run):
             await self._runs.remove(run)
         await asyncio.to_thread(self._workdirs.forget, run)
         self._records.remove(run)
