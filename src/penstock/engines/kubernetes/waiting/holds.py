@@ -40,8 +40,13 @@ from penstock.engines.kubernetes.state.jobs import (
     read_placement,
     write_placement,
 )
-from penstock.engines.kubernetes.waiting.capacity import count_room, explain_lack_of_room, read_autoscaler
-from penstock.engines.kubernetes.waiting.shortage import wanted_node, wanted_products
+from penstock.engines.kubernetes.waiting.capacity import (
+    count_room,
+    explain_lack_of_room,
+    read_autoscaler,
+    wanted_node,
+    wanted_products,
+)
 from penstock.settings import Settings
 
 log = logging.getLogger(__name__)

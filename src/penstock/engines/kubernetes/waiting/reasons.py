@@ -19,15 +19,16 @@ from penstock.engines.kubernetes.api.resources import KubernetesEvent
 from penstock.engines.kubernetes.nodes import Inventory
 from penstock.engines.kubernetes.state.jobs import PlacementRecord, awaits_product, read_placement
 from penstock.engines.kubernetes.state.report import WaitReason
-from penstock.engines.kubernetes.waiting.capacity import Autoscaler, explain_lack_of_room
-from penstock.engines.kubernetes.waiting.claims import find_claim_problem
-from penstock.engines.kubernetes.waiting.shortage import (
+from penstock.engines.kubernetes.waiting.capacity import (
+    Autoscaler,
     ShortageCauses,
     explain_causes,
+    explain_lack_of_room,
     explain_shortage,
     reduce_to_shape,
     wanted_products,
 )
+from penstock.engines.kubernetes.waiting.claims import find_claim_problem
 from penstock.engines.shared.endings import strip_runtime_names
 from penstock.engines.shared.images import FAILING, NEVER, describe_pull_failure
 
