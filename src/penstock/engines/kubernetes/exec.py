@@ -46,7 +46,7 @@ class ContainerExec:
         await self._session.close_input()
 
     async def resize(self, size: Terminal) -> None:
-        await self._session.resize(size.columns, size.rows)
+        await self._session.resize(size)
 
     async def output(self) -> AsyncIterator[tuple[int, bytes]]:
         with shown():

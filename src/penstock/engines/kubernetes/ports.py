@@ -33,6 +33,7 @@ class ForwardSession(ExecSession):
     """A session whose input goes to the port and whose output is what it answers."""
 
     def __init__(self, response: httpx2.Response, server: str, port: int) -> None:
+        self._all_sent = asyncio.Event()
         self._port = port
         self._skip = {DATA: PORT_BYTES, WRONG: PORT_BYTES}
         self._wrong = bytearray()
@@ -61,17 +62,6 @@ class ForwardSession(ExecSession):
         if event.message_finished:
             self._channel = None
 
-
-class ForwardedPort:
-    """A connection as every engine has it; what goes wrong in it is one of Penstock's own errors."""
-
-    def __init__(self, session: ForwardSession) -> None:
-        self._session = session
-        self._all_sent = asyncio.Event()
-
-    async def send(self, data: bytes) -> None:
-        await self._session.send(data)
-
     async def end_input(self) -> None:
         """The port cannot be told. What it still answers comes; then, since most who say it have gone, it is over."""
         self._all_sent.set()
@@ -86,7 +76,7 @@ class ForwardedPort:
 
     async def _next(self) -> tuple[int, bytes] | None:
         """Return the next output; None at the end, or when the port is quiet after all was sent."""
-        coming = asyncio.ensure_future(anext(self._session, None))
+        coming = asyncio.ensure_future(anext(self, None))
         ending = asyncio.create_task(self._all_sent.wait())
         try:
             await asyncio.wait([coming, ending], return_when=asyncio.FIRST_COMPLETED)
@@ -100,11 +90,8 @@ class ForwardedPort:
     async def exit_code(self) -> int:
         return 0
 
-    async def close(self) -> None:
-        await self._session.close()
 
-
-async def open_port(api: KubernetesApi, cluster: Cluster, run: Run, part: int, port: int) -> ForwardedPort:
+async def open_port(api: KubernetesApi, cluster: Cluster, run: Run, part: int, port: int) -> ForwardSession:
     pod = running_pod(cluster, run, part)
     if pod is None:
         raise Conflict("The job is not running: only the ports of a running job can be reached.")
@@ -113,7 +100,7 @@ async def open_port(api: KubernetesApi, cluster: Cluster, run: Run, part: int, p
             response = await api.forward(pod.name, pod.namespace, port)
         except KubernetesNotFound:
             raise Conflict("The job has just ended.") from None
-    return ForwardedPort(ForwardSession(response, api.server, port))
+    return ForwardSession(response, api.server, port)
 
 
 def _short(said: str, port: int) -> str:

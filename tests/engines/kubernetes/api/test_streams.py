@@ -8,6 +8,7 @@ import os
 import pytest
 
 from penstock import errors
+from penstock.engines.base import Terminal
 from penstock.engines.kubernetes.api import streams
 from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesNotFound, KubernetesUnreachable
 from penstock.engines.kubernetes.api.streams import STDERR, STDOUT, ExecFailed
@@ -84,9 +85,9 @@ async def test_a_terminal_has_the_size_it_is_given(api, namespace, box):
                     return
 
         async with asyncio.timeout(60):
-            await session.resize(133, 37)
+            await session.resize(Terminal(columns=133, rows=37))
             await until(b"37 133\r\n")
-            await session.resize(80, 24)
+            await session.resize(Terminal(columns=80, rows=24))
             await until(b"24 80\r\n")
 
 
@@ -124,7 +125,7 @@ async def test_input_after_the_end_is_nothing(api, namespace, box):
         assert await session.exit_code() == 0
         await session.send(b"too late")
         await session.close_input()
-        await session.resize(80, 24)
+        await session.resize(Terminal(columns=80, rows=24))
 
 
 @pytest.mark.parametrize(

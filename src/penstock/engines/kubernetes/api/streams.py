@@ -23,6 +23,7 @@ from wsproto.events import BytesMessage, CloseConnection, Event, Ping
 from wsproto.utilities import ProtocolError
 
 from penstock import errors
+from penstock.engines.base import Terminal
 from penstock.engines.kubernetes.api import errors as failures
 from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesUnreachable
 
@@ -96,9 +97,9 @@ class ExecSession:
         """Tell the program that its input has ended. On a terminal that is the user's Ctrl-D instead."""
         await self._write(BytesMessage(bytes((CLOSE, STDIN))))
 
-    async def resize(self, columns: int, rows: int) -> None:
-        size = msgspec.json.encode({"Width": columns, "Height": rows})
-        await self._write(BytesMessage(bytes((RESIZE,)) + size))
+    async def resize(self, size: Terminal) -> None:
+        told = msgspec.json.encode({"Width": size.columns, "Height": size.rows})
+        await self._write(BytesMessage(bytes((RESIZE,)) + told))
 
     async def close(self) -> None:
         """End the connection, and with it (by a hangup) what still reads from a terminal."""
