@@ -142,7 +142,7 @@ class KubernetesRuns:
         service = build_service(launch)
         if service:
             # First, and given to the Job afterwards: whatever is cut off between the two, no node waits for its name.
-            await self._made_once(Service, service, namespace)
+            await self._create_service(service, namespace)
         made = await self._make(run, wanted, namespace)
         try:
             await self._give_secret(launch, self._known(run), namespace)
@@ -200,9 +200,9 @@ class KubernetesRuns:
                     hint=f"kubectl delete secret -n {namespace} {name}",
                 ) from None
 
-    async def _made_once(self, kind: type[Service], body: Fields, namespace: str) -> None:
+    async def _create_service(self, body: Fields, namespace: str) -> None:
         try:
-            await self._api.create(kind, body, namespace)
+            await self._api.create(Service, body, namespace)
         except (KubernetesNotFound, KubernetesForbidden) as error:
             raise self._namespaces.missing(namespace, error) from error
         except AlreadyExists:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -94,18 +94,14 @@ async def measure_part(api: KubernetesApi, cluster: Cluster, run: Run, part: int
     pod = running_pod(cluster, run, part)
     if pod is None:
         raise Conflict("The job is not running, so it uses nothing.")
-    try:
-        async with asyncio.timeout(SECONDS):
-            return await _look_inside(api, pod)
-    except TimeoutError:
-        raise Unavailable(f"The container did not answer within {SECONDS:.0f} seconds.") from None
-
-
-async def _look_inside(api: KubernetesApi, pod: Pod) -> Measure:
-    """Ask the container of a run what it uses."""
     mark = secrets.token_hex(16)
     shell = BASH if names.HAS_BASH in pod.annotations else "sh"
-    return read_usage(await _said(api, pod, [shell, "-c", LOOK, shell, mark]), mark)
+    try:
+        async with asyncio.timeout(SECONDS):
+            said = await _said(api, pod, [shell, "-c", LOOK, shell, mark])
+    except TimeoutError:
+        raise Unavailable(f"The container did not answer within {SECONDS:.0f} seconds.") from None
+    return read_usage(said, mark)
 
 
 async def _said(api: KubernetesApi, pod: Pod, command: list[str]) -> bytes:
@@ -210,24 +206,24 @@ def _measure(before: _Sample, after: _Sample, texts: Texts, own: int) -> Measure
     )
 
 
-def _process(pid: int, percent: float, status: str, command: str, user_of: Callable[[str], str]) -> ProcessMeasure:
-    resident = _value(status, "VmRSS:")
+def _process(pid: int, percent: float, status: str, command: str, users: Mapping[str, str]) -> ProcessMeasure:
+    resident, uid = _value(status, "VmRSS:"), _value(status, "Uid:") or "?"
     return ProcessMeasure(
         pid=pid,
-        user=user_of(_value(status, "Uid:") or "?"),
+        user=users.get(uid, uid),
         cpu_percent=percent,
         memory_bytes=int(resident) * 1024 if resident else 0,
         command=command[:LONGEST_COMMAND],
     )
 
 
-def _users(passwd: str) -> Callable[[str], str]:
+def _users(passwd: str) -> dict[str, str]:
     known: dict[str, str] = {}
     for line in passwd.splitlines():
         words = line.split(":")
         if len(words) > 2:
             known.setdefault(words[2], words[0])
-    return lambda uid: known.get(uid, uid)
+    return known
 
 
 def _memory(texts: Texts) -> int | None:
