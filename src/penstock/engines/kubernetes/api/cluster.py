@@ -35,9 +35,6 @@ log = logging.getLogger(__name__)
 OURS = f"{names.MANAGED}={names.PENSTOCK}"
 OPEN_PATIENCE = 10.0
 """Seconds a starting server waits for the cluster; after that it starts, and says what it waits for."""
-LONGEST_TIMER = 3600.0
-"""A later moment is checked again after this: clocks may be set in between."""
-
 T = TypeVar("T", bound=KubernetesObject)
 
 
@@ -210,7 +207,7 @@ class Cluster:
 
     def changed_at(self, run: Run, moment: datetime) -> None:
         """Tell that this run changed when the moment has come, unless an earlier one is set."""
-        wait = min(max((moment - now()).total_seconds(), 0.0) + 0.01, LONGEST_TIMER)
+        wait = max((moment - now()).total_seconds(), 0.0) + 0.01
         loop = asyncio.get_running_loop()
         known = self._timers.get(run)
         if known and known.when() <= loop.time() + wait:

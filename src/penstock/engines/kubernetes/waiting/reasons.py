@@ -34,6 +34,11 @@ from penstock.engines.shared.images import FAILING, NEVER, describe_pull_failure
 
 SAID_SECONDS, SAID_KEPT = 2.0, 1000
 
+_NOT_MOUNTED = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
+_HAS_IMAGE = ("Pulled", "Created", "Started")
+_STEPS = ("Scheduled", "SuccessfulAttachVolume", *_NOT_MOUNTED, "FailedCreatePodSandBox", "Pulling", *_HAS_IMAGE)
+"""Events that say how far a pod with a place is."""
+
 _PULL_SECRETS = re.compile(r"image pull secrets \(([^)]+)\)")
 _MISSING = re.compile(r'(secret|configmap) "([^"]+)" not found', re.I)
 _DENIED = re.compile(r'admission webhook "([^"]+)" denied the request(?:: | without explanation)?(.*)', re.S)
@@ -166,9 +171,9 @@ class PendingReasons:
             return _not_made(waiting, events)
         latest = next((event for event in reversed(events) if event.reason in _STEPS), None)
         where = f"it starts on {pod.spec.node_name}"
-        if latest is None:
+        if latest is None or latest.reason in ("Scheduled", "SuccessfulAttachVolume"):
             return WaitReason(State.ASSIGNED, Reason.PLACED, where)
-        if latest.reason in ("FailedMount", "FailedAttachVolume", "FailedMapVolume"):
+        if latest.reason in _NOT_MOUNTED:
             return self._not_mounted(pod, latest)
         if latest.reason == "FailedCreatePodSandBox":
             said = f"{pod.spec.node_name} cannot make its container yet: {strip_runtime_names(latest.message)}"
@@ -176,9 +181,7 @@ class PendingReasons:
         if latest.reason == "Pulling":
             said = f"{pod.spec.node_name} pulls the image {_image(pod)}"
             return WaitReason(State.PULLING, Reason.PULLING_IMAGE, said)
-        if latest.reason in ("Pulled", "Created", "Started"):
-            return WaitReason(State.LAUNCHING, Reason.PLACED, where)
-        return WaitReason(State.ASSIGNED, Reason.PLACED, where)
+        return WaitReason(State.LAUNCHING, Reason.PLACED, where)
 
     def _not_mounted(self, pod: Pod, event: KubernetesEvent) -> WaitReason:
         since = event.first_timestamp or event.last_seen
@@ -188,22 +191,6 @@ class PendingReasons:
         return WaitReason(
             State.ASSIGNED, Reason.VOLUME_NOT_READY, f"a volume cannot be mounted on {pod.spec.node_name}: {said}"
         )
-
-
-_STEPS = frozenset(
-    {
-        "Scheduled",
-        "FailedMount",
-        "FailedAttachVolume",
-        "FailedMapVolume",
-        "SuccessfulAttachVolume",
-        "FailedCreatePodSandBox",
-        "Pulling",
-        "Pulled",
-        "Created",
-        "Started",
-    }
-)
 
 
 def _not_pulled(pod: Pod, waiting: ContainerStateWaiting, events: Sequence[KubernetesEvent]) -> WaitReason:
