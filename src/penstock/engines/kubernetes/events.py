@@ -12,7 +12,7 @@ from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.objects import Job
 from penstock.engines.kubernetes.api.resources import KubernetesEvent, PersistentVolumeClaim
 from penstock.engines.kubernetes.state.jobs import is_array, part_of_job
-from penstock.engines.kubernetes.waiting.claims import volume_name
+from penstock.engines.kubernetes.waiting.reasons import volume_name
 
 _POD = re.compile(r"-(\d+)-[a-z0-9]{5}\Z")
 

@@ -19,7 +19,7 @@ from penstock.engines.kubernetes.api.objects import OVER, Pod
 from penstock.engines.kubernetes.api.resources import KubernetesStorageClass, PersistentVolumeClaim, whole
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.spec import Fields
-from penstock.engines.kubernetes.waiting.claims import FIRST_USE, why_not_bound
+from penstock.engines.kubernetes.waiting.reasons import FIRST_USE, why_not_bound
 from penstock.engines.shared.records import read_volume, volume_record
 from penstock.errors import Conflict, InUse, Invalid, Problem, Unavailable
 

@@ -21,8 +21,7 @@ from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.api.resources import KubernetesEvent, PersistentVolumeClaim
 from penstock.engines.kubernetes.events import list_run_events
 from penstock.engines.kubernetes.waiting.capacity import Autoscaler
-from penstock.engines.kubernetes.waiting.claims import why_not_bound
-from penstock.engines.kubernetes.waiting.reasons import PendingReasons
+from penstock.engines.kubernetes.waiting.reasons import PendingReasons, why_not_bound
 from penstock.engines.shared.images import describe_pull_failure
 from tests.engines.kubernetes.denying import denying_webhook
 from tests.engines.kubernetes.observed import Observed, observed
