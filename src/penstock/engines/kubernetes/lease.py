@@ -110,7 +110,7 @@ class HeldLease:
 
     def _is_free(self, found: Lease) -> bool:
         holder, version = found.spec.holder_identity, found.metadata.resource_version
-        if not holder or _id_of(holder) == self._id:
+        if not holder or holder.rpartition("/")[2] == self._id:
             return True
         if self._seen is None:
             self._seen = (version, time.monotonic())
@@ -209,7 +209,3 @@ def read_installation(data_dir: Path) -> str:
     new.write_text(secrets.token_hex(8))
     new.rename(place)
     return place.read_text().strip()
-
-
-def _id_of(holder: str) -> str:
-    return holder.rpartition("/")[2]

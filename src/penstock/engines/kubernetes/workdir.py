@@ -104,14 +104,12 @@ class WorkdirSender:
         elif _runs(after) and pod.uid not in self._sent and pod.uid not in self._tasks:
             self._tasks.start(self._send_until_there(after), key=pod.uid)
 
-    def _share_of(self, pod: Pod) -> asyncio.Semaphore:
-        return self._shares.setdefault(pod.annotations.get(names.OWNER, ""), asyncio.Semaphore(EACH))
-
     async def _send_until_there(self, pod: Pod) -> None:
         pauses = RetryPauses()
+        share = self._shares.setdefault(pod.annotations.get(names.OWNER, ""), asyncio.Semaphore(EACH))
         while (now := self._cluster.pods.get(pod.name, pod.namespace)) and now.uid == pod.uid and _runs(now):
             try:
-                async with self._share_of(pod), self._limit, asyncio.timeout(SECONDS):
+                async with share, self._limit, asyncio.timeout(SECONDS):
                     if await self._send(pod):
                         self._sent.add(pod.uid)
                         return

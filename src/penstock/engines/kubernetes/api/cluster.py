@@ -203,7 +203,7 @@ class Cluster:
 
     def changed(self, run: Run) -> None:
         """Tell whoever listens that something about this run changed."""
-        self._changes.tell(run, _parts(self.jobs_of(run)))
+        self._changes.tell(run, sum(job.completions for job in self.jobs_of(run)))
 
     def changed_at(self, run: Run, moment: datetime) -> None:
         """Tell that this run changed when the moment has come, unless an earlier one is set."""
@@ -286,10 +286,6 @@ def _key(run: Run) -> str:
 def _by_run(found: KubernetesObject) -> Iterable[str]:
     run = names.run_of(found)
     return (_key(run),) if run else ()
-
-
-def _parts(jobs: Iterable[Job]) -> int:
-    return sum(job.completions for job in jobs)
 
 
 def _health(node: KubernetesNode) -> tuple[object, ...]:

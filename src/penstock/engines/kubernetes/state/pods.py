@@ -170,7 +170,8 @@ def judge_end(record: PodRecord, asked: Intervention, lost: bool = False) -> Uni
     if record.reason:
         return _ended_by_node(record)
     if asked.stopped:
-        return UnitEnd(State.STOPPED, Reason.STOPPED_BY_USER, _unheard(record) if lost else None, record.exit_code)
+        said = f"Its node {record.node} does not answer: whether it still runs there is not known."
+        return UnitEnd(State.STOPPED, Reason.STOPPED_BY_USER, said if lost else None, record.exit_code)
     if asked.verdict:
         return asked.verdict
     if lost or record.disrupted in _LOST:
@@ -238,7 +239,3 @@ def _disk_limit(record: PodRecord) -> str | None:
     if in_all := _IN_ALL.search(record.message):
         return f"It holds more outside its volumes than its disk_size {_size(in_all[1])}."
     return None
-
-
-def _unheard(record: PodRecord) -> str:
-    return f"Its node {record.node} does not answer: whether it still runs there is not known."

@@ -88,7 +88,7 @@ class Gang:
             run, before = self._trying
             job = _gang_job(self._cluster, run)
             suspended_again = job and job.spec.suspend and job.metadata.resource_version != before
-            if job is None or suspended_again or self._is_placed(run, job):
+            if job is None or suspended_again or self._placed(run) >= job.completions:
                 self._trying = None
         return self._trying is not None
 
@@ -155,9 +155,6 @@ class Gang:
             self._short.add(run)
             return False
         return run in self._short
-
-    def _is_placed(self, run: Run, job: Job) -> bool:
-        return self._placed(run) >= job.completions
 
     def _placed(self, run: Run) -> int:
         return sum(bool(pod.spec.node_name) for pod in self._cluster.pods_of(run))
