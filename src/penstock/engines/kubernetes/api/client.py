@@ -99,7 +99,6 @@ class KubernetesApi:
 
     @property
     def trouble(self) -> str | None:
-        """Why the last call failed; None when calls succeed."""
         return self._calls.trouble
 
     # reading

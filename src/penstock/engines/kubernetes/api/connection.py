@@ -218,7 +218,6 @@ class Connection:
 
     @property
     def namespace(self) -> str:
-        """The namespace of the context, or of the pod we are in."""
         return self._target.config.namespace
 
     async def close(self) -> None:
