@@ -57,6 +57,9 @@ class Seat(Program):
         assert done.code == 0, done.err
         return {node["name"]: node for node in json.loads(done.out)}
 
+    def message(self, name: str) -> str:
+        return self.nodes(name)[name]["message"] or ""
+
     def leave(self) -> None:
         self.end()
         self.server.end()
