@@ -193,6 +193,15 @@ class Settings:
     """The namespace of NVIDIA's dcgm-exporter, which measures the load of GPUs; its GPU operator puts it into
     `gpu-operator`. Empty: it is not asked, and nothing is called idle."""
 
+    kubernetes_kubelet_account: str = "penstock/penstock-nodes"
+    """NAMESPACE/NAME of the service account whose token kubelets are shown when they are asked what their nodes do, for
+    `top node`. It may read their numbers and nothing else, so that nobody who has taken over a node gets more from it.
+    Empty: they are not asked."""
+
+    kubernetes_kubelet_ca: str = ""
+    """A file of the authorities that vouch for the certificates of kubelets, read at the start; empty is the cluster's
+    own, as in the kubeconfig. `none`: they are not verified, and whoever answers at a node's address is believed."""
+
     kubernetes_node_selector: dict[str, str] = field(default_factory=dict)
     """Labels every node that runs our pods must have: a table of label = value."""
 

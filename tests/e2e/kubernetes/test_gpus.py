@@ -250,5 +250,6 @@ def test_a_server_of_many_namespaces_may_read_there_and_change_nothing(cluster: 
             cluster.kubectl(as_server, "create", "--raw", page, "-f", "-", text="hello")
         with pytest.raises(RigError, match="orbidden"):
             cluster.kubectl(as_server, "exec", "-n", made.exporters, exporter.name, "--", "true")
+        assert cluster.kubectl(as_server, "create", "token", "penstock-nodes", "-n", made.server)
         with pytest.raises(RigError, match="orbidden"):
             cluster.kubectl(as_server, "create", "token", "default", "-n", made.server)

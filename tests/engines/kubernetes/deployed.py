@@ -52,6 +52,7 @@ class Deployed:
             "kubernetes_config": str(self.kubeconfig),
             "kubernetes_namespace": self.jobs,
             "kubernetes_image": "penstock-test:1",
+            "kubernetes_kubelet_account": f"{self.server}/penstock-nodes",
             "default_cpus": "50m",
         }
 

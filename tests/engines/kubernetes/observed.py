@@ -21,7 +21,7 @@ from penstock.engines.kubernetes.api.objects import Job, Pod
 from penstock.engines.kubernetes.api.resources import Service
 from penstock.engines.kubernetes.controller import RunController
 from penstock.engines.kubernetes.logs.collect import CollectedLogs, LogCollector
-from penstock.engines.kubernetes.nodes import Inventory
+from penstock.engines.kubernetes.nodes.inventory import Inventory
 from penstock.engines.kubernetes.pod_records import PodRecords
 from penstock.engines.kubernetes.settings import read_pod_settings
 from penstock.engines.kubernetes.snapshots import Snapshots

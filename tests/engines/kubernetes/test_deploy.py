@@ -57,7 +57,8 @@ def _for_the_rig(item: dict[str, Any], built: str, names: dict[str, str]) -> Non
         text = item["data"]["config.toml"]
         for old, new in (('"penstock-jobs"', f'"{names["penstock-jobs"]}"'), ("penstock.penstock", _host(names))):
             text = text.replace(old, new)
-        item["data"]["config.toml"] = f'{text}\nkubernetes_image = "penstock-test:1"\ndefault_cpus = "50m"\n'
+        account = f'kubernetes_kubelet_account = "{names["penstock"]}/penstock-nodes"'
+        item["data"]["config.toml"] = f'{text}\n{account}\nkubernetes_image = "penstock-test:1"\ndefault_cpus = "50m"\n'
 
 
 def _host(names: dict[str, str]) -> str:

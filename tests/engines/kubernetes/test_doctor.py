@@ -17,7 +17,7 @@ from penstock.settings import Settings
 from tests.engines.kubernetes.deployed import DEPLOY, Deployed
 from tests.engines.kubernetes.making import eventually
 from tests.engines.kubernetes.opening import opened
-from tests.engines.kubernetes.rights import FOR_GPU_USE, FOR_METRICS, FOR_QUEUES
+from tests.engines.kubernetes.rights import FOR_GPU_USE, FOR_ITS_TOKEN, FOR_KUBELETS, FOR_METRICS, FOR_QUEUES
 from tests.engines.kubernetes.test_adoption import gone
 from tests.rig.cluster import Rig
 
@@ -28,7 +28,7 @@ async def test_the_account_of_deploy_has_all_the_rights_and_no_others(engine: Ku
     assert found["kubernetes"].ok
     assert found["rights"].detail == "all that is needed is allowed"
     assert found["storage class"].detail == "the default is standard"
-    assert found["node use"].fix == "install it"
+    assert found["node use"].ok
 
 
 def test_the_roles_of_deploy_are_what_is_asked_for() -> None:
@@ -36,6 +36,8 @@ def test_the_roles_of_deploy_are_what_is_asked_for() -> None:
     for file, number, rights in (
         ("base/rights-in-jobs.yaml", 0, doctor.IN_NAMESPACE + FOR_QUEUES + doctor.FOR_THE_LEASE),
         ("base/rights-in-cluster.yaml", 0, doctor.IN_CLUSTER + FOR_METRICS),
+        ("base/rights-on-nodes.yaml", 0, FOR_KUBELETS),
+        ("base/rights-on-nodes.yaml", 1, FOR_ITS_TOKEN),
         ("gpu-use/rights.yaml", 0, FOR_GPU_USE),
     ):
         found = yaml.safe_load_all((DEPLOY / file).read_text())

@@ -25,7 +25,7 @@ from penstock.engines.kubernetes.api.errors import KubernetesConflict
 from penstock.engines.kubernetes.api.objects import OVER, Job, Pod
 from penstock.engines.kubernetes.api.resources import KubernetesNode
 from penstock.engines.kubernetes.logs.collect import LogCollector
-from penstock.engines.kubernetes.nodes import Inventory, changes_room
+from penstock.engines.kubernetes.nodes.inventory import Inventory, changes_room
 from penstock.engines.kubernetes.snapshots import Snapshots
 from penstock.engines.kubernetes.spec import Fields
 from penstock.engines.kubernetes.state.jobs import is_array, is_given_up

@@ -26,7 +26,7 @@ from penstock.engines.kubernetes.api.resources import (
 )
 from penstock.engines.kubernetes.gpus import GpuExporters
 from penstock.engines.kubernetes.namespaces import Namespaces
-from penstock.engines.kubernetes.usage import read_node_metrics
+from penstock.engines.kubernetes.nodes.activity import Activity
 from penstock.engines.kubernetes.volumes import KubernetesClaims
 from penstock.settings import Settings
 from penstock.wire.server import Check
@@ -73,13 +73,14 @@ async def run_checks(
     claims: KubernetesClaims,
     namespaces: Namespaces,
     exporters: GpuExporters,
+    activity: Activity,
     settings: Settings,
 ) -> list[Check]:
     reached = await _reached(api)
     if not reached[0].ok:
         return reached
     rights = await _rights(api, namespaces, settings)
-    seen = [*await _gpu_use(cluster, exporters), await _node_use(api)]
+    seen = [*await _gpu_use(cluster, exporters), *await _node_use(activity, settings)]
     return [*reached, *await _namespace(api, namespaces), rights, _default_class(claims), *_gpus(cluster), *seen]
 
 
@@ -176,9 +177,13 @@ async def _gpu_use(cluster: Cluster, exporters: GpuExporters) -> list[Check]:
     return [Check(name="GPU use", ok=False, detail=said, fix=trouble.fix, required=False)]
 
 
-async def _node_use(api: KubernetesApi) -> Check:
-    found, trouble = await read_node_metrics(api)
-    if trouble:
-        said = f"what nodes do is not seen for `top node`: {trouble.why}"
-        return Check(name="node use", ok=False, detail=said, fix=trouble.fix, required=False)
-    return Check(name="node use", ok=True, detail=f"seen on {len(found)} nodes", required=False)
+async def _node_use(activity: Activity, settings: Settings) -> list[Check]:
+    """Left out where the admin has not asked for it."""
+    if not settings.kubernetes_kubelet_account:
+        return []
+    asked, troubles = await activity.troubles()
+    if not troubles:
+        return [Check(name="node use", ok=True, detail=f"seen on {asked} nodes", required=False)]
+    named, trouble = ", ".join(sorted(troubles)[:5]), troubles[min(troubles)]
+    said = f"of {named} not all is seen for `top node`: {trouble.why}"
+    return [Check(name="node use", ok=False, detail=said, fix=trouble.fix, required=False)]

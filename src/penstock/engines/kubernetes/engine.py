@@ -41,18 +41,19 @@ from penstock.engines.kubernetes.events import list_run_events, list_volume_even
 from penstock.engines.kubernetes.exec import start_exec
 from penstock.engines.kubernetes.gpus import GpuExporters
 from penstock.engines.kubernetes.helpers import VolumeMeter
-from penstock.engines.kubernetes.inspect import inspect_run
+from penstock.engines.kubernetes.inspect import inspect_run, measure_part
 from penstock.engines.kubernetes.lease import HeldLease
 from penstock.engines.kubernetes.logs.collect import CollectedLogs, LogCollector
 from penstock.engines.kubernetes.namespaces import Namespaces
-from penstock.engines.kubernetes.nodes import Inventory
+from penstock.engines.kubernetes.nodes.activity import Activity
+from penstock.engines.kubernetes.nodes.inventory import Inventory
+from penstock.engines.kubernetes.nodes.kubelet import Kubelets
 from penstock.engines.kubernetes.pod_records import PodRecords
 from penstock.engines.kubernetes.ports import open_port
 from penstock.engines.kubernetes.runs import KubernetesRuns, require_end
 from penstock.engines.kubernetes.settings import read_pod_settings
 from penstock.engines.kubernetes.snapshots import Snapshots
 from penstock.engines.kubernetes.spec import plan_pod
-from penstock.engines.kubernetes.usage import measure_nodes, measure_part
 from penstock.engines.kubernetes.volumes import KubernetesClaims
 from penstock.engines.kubernetes.waiting import capacity, kueue
 from penstock.engines.kubernetes.waiting.capacity import read_autoscaler
@@ -101,6 +102,11 @@ class KubernetesEngine:
         closing.push_async_callback(self._cluster.close)
         every = parse_duration(settings.gpu_sample)
         self._exporters = GpuExporters(self._api, self._cluster, settings.kubernetes_dcgm_namespace, every)
+        kubelets = None
+        if settings.kubernetes_kubelet_account:
+            kubelets = Kubelets(self._api, settings.kubernetes_kubelet_account, settings.kubernetes_kubelet_ca)
+            closing.push_async_callback(kubelets.close)
+        self._activity = Activity(self._api, self._cluster, self._exporters, kubelets)
         self._runs = KubernetesRuns(self._api.hurried(RUNS_PATIENCE), self._cluster, self._namespaces, self._pods)
         self._runs.open()
         closing.push_async_callback(self._runs.close)
@@ -155,6 +161,7 @@ class KubernetesEngine:
             self._claims,
             self._namespaces,
             self._exporters,
+            self._activity,
             self._settings,
         )
 
@@ -329,8 +336,7 @@ class KubernetesEngine:
 
     async def activity(self, names: Sequence[str], wait: float = 0) -> list[NodeMeasure]:
         asked = set(names)
-        nodes = [node for node in await self.nodes() if node.name in asked]
-        return await measure_nodes(self._api, self._exporters, nodes)
+        return await self._activity.of([node for node in await self.nodes() if node.name in asked], wait)
 
     async def gpu_use(self, workloads: Sequence[Workload]) -> GpuUse:
         for workload in workloads:

@@ -26,7 +26,7 @@ from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import AdmissionDenied, KubernetesError, KubernetesForbidden, Trouble
 from penstock.engines.kubernetes.api.objects import OVER, Pod
-from penstock.engines.kubernetes.nodes import sum_requests
+from penstock.engines.kubernetes.nodes.inventory import sum_requests
 from penstock.wire.measures import GpuMeasure
 
 PERCENT, RATIO, USED_MIB = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED"

@@ -1,7 +1,13 @@
-"""Show a run's objects as the cluster has them."""
+"""Show a run's objects as the cluster has them (`inspect`), and what its containers use (`top`).
+
+What the processes of a container do, a cluster tells nobody. So the container is asked itself: a few lines of shell in
+it print what the kernel shows there.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,11 +19,22 @@ from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import KubernetesNotFound, shown
 from penstock.engines.kubernetes.api.objects import Job, KubernetesObject, Pod
 from penstock.engines.kubernetes.api.resources import PersistentVolumeClaim, Service
+from penstock.engines.kubernetes.api.streams import ExecFailed
+from penstock.engines.kubernetes.exec import running_pod
+from penstock.engines.kubernetes.usage import LOOK, read_usage
+from penstock.engines.shared.minder import BASH
+from penstock.errors import Conflict, Unavailable
+from penstock.wire.measures import Measure
 
+SECONDS = 30.0
+MOST_BYTES = 8 << 20
 REPEATED = (names.RECORD, "kubectl.kubernetes.io/last-applied-configuration")
 """Annotations that repeat the whole object."""
 
 Fields = dict[str, Any]
+
+
+# -- inspect -------------------------------------------------------------------------------------------------------
 
 
 async def inspect_run(api: KubernetesApi, cluster: Cluster, run: Run) -> Fields:
@@ -60,3 +77,42 @@ def _clean(raw: Any) -> Any:
     if "name" in raw and isinstance(raw.get("value"), str):
         return raw | {"value": masked(str(raw["name"]), raw["value"])}
     return {key: _clean(value) for key, value in raw.items() if key != "managedFields" and key not in REPEATED}
+
+
+# -- top -----------------------------------------------------------------------------------------------------------
+
+
+async def measure_part(api: KubernetesApi, cluster: Cluster, run: Run, part: int) -> Measure:
+    pod = running_pod(cluster, run, part)
+    if pod is None:
+        raise Conflict("The job is not running, so it uses nothing.")
+    try:
+        async with asyncio.timeout(SECONDS):
+            return await _look_inside(api, pod)
+    except TimeoutError:
+        raise Unavailable(f"The container did not answer within {SECONDS:.0f} seconds.") from None
+
+
+async def _look_inside(api: KubernetesApi, pod: Pod) -> Measure:
+    """Ask the container of a run what it uses."""
+    mark = secrets.token_hex(16)
+    shell = BASH if names.HAS_BASH in pod.annotations else "sh"
+    return read_usage(await _said(api, pod, [shell, "-c", LOOK, shell, mark]), mark)
+
+
+async def _said(api: KubernetesApi, pod: Pod, command: list[str]) -> bytes:
+    said = bytearray()
+    with shown():
+        try:
+            async with await api.exec(pod.name, pod.namespace, command, container=names.CONTAINER) as session:
+                async for channel, data in session:
+                    if channel == 1 and len(said) < MOST_BYTES:
+                        said += data
+        except KubernetesNotFound:
+            raise Conflict("The job has just ended.") from None
+        except ExecFailed as failed:
+            if failed.exit_code != 127:
+                raise
+            hint = "where the cluster has a metrics-server: kubectl top pod"
+            raise Conflict("Its usage cannot be measured: the image has no shell.", hint=hint) from None
+    return bytes(said)

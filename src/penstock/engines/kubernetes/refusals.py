@@ -14,7 +14,7 @@ from penstock.engines.kubernetes.api.errors import KubernetesNotFound
 from penstock.engines.kubernetes.api.objects import Job
 from penstock.engines.kubernetes.api.resources import Secret
 from penstock.engines.kubernetes.namespaces import Namespaces
-from penstock.engines.kubernetes.nodes import UNNAMED
+from penstock.engines.kubernetes.nodes.inventory import UNNAMED
 from penstock.engines.kubernetes.waiting.capacity import Autoscaler
 from penstock.engines.shared.refusals import ELSEWHERE, refuse_long_words, refuse_mount_over_workdir
 

@@ -1,41 +1,15 @@
-"""Measure what a container uses, and what nodes do now.
-
-What the processes of a container do, a cluster tells nobody. So the container is asked itself: a script in it, which
-needs bash or a POSIX shell, prints what the kernel shows there. What nodes do the cluster's metrics-server says, as it
-does to `kubectl top node`, and NVIDIA's exporters.
-"""
+"""Measure what a container uses with a script in it, which needs bash or a POSIX shell."""
 
 from __future__ import annotations
 
-import asyncio
 import re
-import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from penstock.domain import nodes as domain
 from penstock.domain.model import now
-from penstock.domain.quantities import show_cpus
-from penstock.engines.base import Run
-from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.api.client import KubernetesApi
-from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import (
-    KubernetesError,
-    KubernetesForbidden,
-    KubernetesNotFound,
-    Trouble,
-    shown,
-)
-from penstock.engines.kubernetes.api.objects import Pod
-from penstock.engines.kubernetes.api.resources import NodeMetrics, milli, whole
-from penstock.engines.kubernetes.api.streams import ExecFailed
-from penstock.engines.kubernetes.exec import running_pod
-from penstock.engines.kubernetes.gpus import GpuExporters
-from penstock.engines.shared.minder import BASH
-from penstock.errors import Conflict, Unavailable
-from penstock.wire.measures import GpuMeasure, Measure, NodeMeasure, ProcessMeasure
+from penstock.errors import Unavailable
+from penstock.wire.measures import GpuMeasure, Measure, ProcessMeasure
 
 LOOK = r"""
 mark=$1
@@ -68,9 +42,6 @@ sample() {
 """What only bash can read stands in quotes: other shells would refuse all of it. A line that cannot be read leaves the
 one before where it was, so that one is forgotten first."""
 
-SECONDS, METRICS_SECONDS = 30.0, 3.0
-"""Seconds for the answer of a container, and of the metrics-server."""
-MOST_BYTES = 8 << 20
 TICKS = 100
 """Ticks of a second in /proc, on every machine Kubernetes runs on."""
 UNLIMITED = 1 << 62
@@ -88,38 +59,6 @@ class _Process(NamedTuple):
 
 
 Texts = dict[str, str]
-
-
-async def measure_part(api: KubernetesApi, cluster: Cluster, run: Run, part: int) -> Measure:
-    pod = running_pod(cluster, run, part)
-    if pod is None:
-        raise Conflict("The job is not running, so it uses nothing.")
-    mark = secrets.token_hex(16)
-    shell = BASH if names.HAS_BASH in pod.annotations else "sh"
-    try:
-        async with asyncio.timeout(SECONDS):
-            said = await _said(api, pod, [shell, "-c", LOOK, shell, mark])
-    except TimeoutError:
-        raise Unavailable(f"The container did not answer within {SECONDS:.0f} seconds.") from None
-    return read_usage(said, mark)
-
-
-async def _said(api: KubernetesApi, pod: Pod, command: list[str]) -> bytes:
-    said = bytearray()
-    with shown():
-        try:
-            async with await api.exec(pod.name, pod.namespace, command, container=names.CONTAINER) as session:
-                async for channel, data in session:
-                    if channel == 1 and len(said) < MOST_BYTES:
-                        said += data
-        except KubernetesNotFound:
-            raise Conflict("The job has just ended.") from None
-        except ExecFailed as failed:
-            if failed.exit_code != 127:
-                raise
-            hint = "where the cluster has a metrics-server: kubectl top pod"
-            raise Conflict("Its usage cannot be measured: the image has no shell.", hint=hint) from None
-    return bytes(said)
 
 
 def read_usage(said: bytes, mark: str) -> Measure:
@@ -286,52 +225,3 @@ def _number(word: str) -> int | None:
     with suppress(ValueError):
         return int(word)
     return None
-
-
-# nodes
-
-
-async def measure_nodes(api: KubernetesApi, exporters: GpuExporters, nodes: Sequence[domain.Node]) -> list[NodeMeasure]:
-    (gpus, unseen), (metrics, trouble) = await asyncio.gather(
-        exporters.of_nodes([node.name for node in nodes if node.gpu_pools]), read_node_metrics(api)
-    )
-    return [
-        _measure_node(node, metrics.get(node.name, {}), gpus.get(node.name, ()), trouble, unseen.get(node.name))
-        for node in nodes
-    ]
-
-
-def _measure_node(
-    node: domain.Node,
-    used: Mapping[str, str],
-    gpus: tuple[GpuMeasure, ...],
-    trouble: Trouble | None,
-    unseen: Trouble | None,
-) -> NodeMeasure:
-    said = [] if used else [f"what it does is not seen: {trouble or 'the metrics-server has not measured it yet'}"]
-    if unseen:
-        said.append(f"its GPUs are not seen: {unseen}")
-    return NodeMeasure(
-        name=node.name,
-        at=now(),
-        cpu_product=node.cpu_product,
-        cpus=show_cpus(node.cpus_milli),
-        cpu_percent=milli(used["cpu"]) / 10 if used else None,
-        memory_bytes=node.memory_bytes,
-        memory_used_bytes=whole(used["memory"]) if used else None,
-        gpus=gpus,
-        message="; ".join(said) if node.ready and said else node.message,
-    )
-
-
-async def read_node_metrics(api: KubernetesApi) -> tuple[dict[str, Mapping[str, str]], Trouble | None]:
-    """Return by node what the metrics-server says, or why it does not."""
-    try:
-        found = await api.hurried(METRICS_SECONDS).list(NodeMetrics)
-        return {each.name: each.usage for each in found}, None
-    except KubernetesNotFound:
-        return {}, Trouble("the cluster has no metrics-server", "install it")
-    except KubernetesForbidden as error:
-        return {}, Trouble(error.message, "kubectl apply -k deploy/kubernetes/base")
-    except KubernetesError as error:
-        return {}, Trouble(error.message, "kubectl get apiservice v1beta1.metrics.k8s.io")

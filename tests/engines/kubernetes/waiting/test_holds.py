@@ -14,7 +14,7 @@ from penstock.domain.model import now
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Presence, Run
 from penstock.engines.kubernetes import names
-from penstock.engines.kubernetes.nodes import Inventory
+from penstock.engines.kubernetes.nodes.inventory import Inventory
 from penstock.engines.kubernetes.state.jobs import read_placement, write_placement
 from penstock.engines.kubernetes.waiting import holds
 from penstock.settings import Settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from functools import cache
@@ -24,6 +25,7 @@ from penstock.engines.kubernetes.api.errors import (
 )
 from penstock.engines.kubernetes.api.objects import KubernetesObject, Pod
 from penstock.engines.kubernetes.api.requests import ApiRequests, lines
+from penstock.engines.kubernetes.api.resources import ServiceAccount
 from penstock.engines.kubernetes.api.streams import V4, V5, ExecSession, upgrade
 
 log = logging.getLogger(__name__)
@@ -300,6 +302,20 @@ class KubernetesApi:
         return bytes(said)
 
     # about the server
+
+    def tls_to_kubelets(self, authority: str) -> ssl.SSLContext:
+        """The TLS context for kubelets; SettingsError if there is no such file of authorities."""
+        return self._connection.tls_to_kubelets(authority)
+
+    async def token(self, account: str, namespace: str, seconds: int) -> str:
+        """Issue a token of a service account."""
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": seconds},
+        }
+        path = f"{_path(ServiceAccount, namespace, account)}/token"
+        return str(msgspec.json.decode(await self._calls.call("POST", path, body=body))["status"]["token"])
 
     async def version(self) -> str:
         """The server's version, for example `v1.34.2`."""

@@ -25,6 +25,7 @@ from lightkube.config.client_adapter import verify_cluster
 from lightkube.config.kubeconfig import DEFAULT_KUBECONFIG, SERVICE_ACCOUNT, KubeConfig, SingleConfig
 from lightkube.config.models import User, UserExec
 from lightkube.core.exceptions import ConfigError
+from msgspec.structs import replace
 
 from penstock import __version__
 from penstock.engines.kubernetes.api.errors import CredentialsExpired
@@ -107,6 +108,8 @@ def _ending(printed: ExecCredentialStatus) -> bool:
 
 CALL_TIMEOUT = httpx2.Timeout(30, connect=5)
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+UNVERIFIED = "none"
+"""The setting that turns verification of kubelets off: whoever answers at a node's address is believed."""
 HINT = "check the settings kubernetes_config and kubernetes_context"
 
 
@@ -137,6 +140,20 @@ class ApiServer:
     def tls(self) -> ssl.SSLContext:
         context = verify_cluster(self.config.cluster, self.user, self.config.abs_file)
         # Many clusters' own authorities lack fields that Python asks for since 3.13, and kubectl does not.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        return context
+
+    def tls_to_kubelets(self, authority: str) -> ssl.SSLContext:
+        """Verify against the cluster's own authority, or those in a file; never less because the API server is not
+        verified. No client certificate is shown there."""
+        if authority == UNVERIFIED:
+            unverified = ssl.create_default_context()
+            unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+            return unverified
+        if authority:
+            context = ssl.create_default_context(cafile=Path(authority).expanduser())
+        else:
+            context = verify_cluster(replace(self.config.cluster, insecure=False), User(), self.config.abs_file)
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         return context
 
@@ -219,6 +236,13 @@ class Connection:
     @property
     def namespace(self) -> str:
         return self._target.config.namespace
+
+    def tls_to_kubelets(self, authority: str) -> ssl.SSLContext:
+        try:
+            return self._target.tls_to_kubelets(authority)
+        except OSError as error:
+            what = f"kubernetes_kubelet_ca: {authority}" if authority else self.server
+            raise SettingsError(f"{what}: {error.strerror}", hint="name a file of certificates in PEM") from error
 
     async def close(self) -> None:
         for client in self._closing:

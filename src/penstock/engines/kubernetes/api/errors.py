@@ -224,13 +224,20 @@ def _problem(cause: StatusCause) -> Problem:
 
 def from_transport(error: Exception, server: str) -> KubernetesUnreachable:
     """Convert an error of the connection: refused, timed out, or a certificate that is not trusted."""
-    return KubernetesUnreachable(f"the API server at {server} {_describe_failure(error)}", reason=type(error).__name__)
+    return KubernetesUnreachable(f"the API server at {server} {describe_failure(error)}", reason=type(error).__name__)
 
 
-def _describe_failure(error: Exception) -> str:
+def certificate_error(error: BaseException) -> ssl.SSLCertVerificationError | None:
+    """Return what is wrong with the certificate, if that is why there is no answer."""
     root = _root(error)
-    if isinstance(root, ssl.SSLCertVerificationError):
-        return f"shows a certificate that is not trusted: {root.verify_message}"
+    return root if isinstance(root, ssl.SSLCertVerificationError) else None
+
+
+def describe_failure(error: Exception) -> str:
+    """Describe why there is no answer, without a subject: `does not answer in time`."""
+    root = _root(error)
+    if wrong := certificate_error(error):
+        return f"shows a certificate that is not trusted: {wrong.verify_message}"
     if isinstance(error, httpx2.ConnectTimeout):
         return "cannot be reached: no answer to the connection in time"
     if isinstance(error, (httpx2.TimeoutException, TimeoutError)):

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 
+import msgspec
+
 from penstock.domain.quantities import BINARY, DECIMAL
 from penstock.engines.kubernetes.api.objects import (
     Condition,
@@ -36,10 +38,25 @@ class NodeInfo(ObjectPart, frozen=True):
     kubelet_version: str = ""
 
 
+class NodeAddress(ObjectPart, frozen=True):
+    type: str
+    address: str
+
+
+class DaemonEndpoint(ObjectPart, frozen=True):
+    port: int = msgspec.field(name="Port", default=0)
+
+
+class NodeDaemonEndpoints(ObjectPart, frozen=True):
+    kubelet_endpoint: DaemonEndpoint = DaemonEndpoint()
+
+
 class NodeStatus(ObjectPart, frozen=True):
     allocatable: dict[str, str] = {}
     conditions: tuple[Condition, ...] = ()
     node_info: NodeInfo = NodeInfo()
+    addresses: tuple[NodeAddress, ...] = ()
+    daemon_endpoints: NodeDaemonEndpoints = NodeDaemonEndpoints()
 
 
 class KubernetesNode(KubernetesObject, frozen=True):

@@ -15,7 +15,7 @@ from penstock.domain.nodes import GpuPool, Holder, Node
 from penstock.domain.quantities import show_bytes, show_cpus
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects import NodeSelectorTerm, Pod
-from penstock.engines.kubernetes.nodes import CPU, DISK, MEMORY, Inventory, sum_requests
+from penstock.engines.kubernetes.nodes.inventory import CPU, DISK, MEMORY, Inventory, sum_requests
 from penstock.engines.kubernetes.settings import LABEL_VALUE
 from penstock.errors import Problem, SettingsError
 from penstock.settings import Settings

@@ -28,7 +28,7 @@ from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import KubernetesError
 from penstock.engines.kubernetes.api.objects import Job, Pod, condition
-from penstock.engines.kubernetes.nodes import Inventory
+from penstock.engines.kubernetes.nodes.inventory import Inventory
 from penstock.engines.kubernetes.spec import Fields, build_affinity
 from penstock.engines.kubernetes.state.jobs import (
     awaits_product,

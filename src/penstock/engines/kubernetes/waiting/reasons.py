@@ -22,7 +22,7 @@ from penstock.engines.kubernetes.api.resources import (
     KubernetesStorageClass,
     PersistentVolumeClaim,
 )
-from penstock.engines.kubernetes.nodes import Inventory
+from penstock.engines.kubernetes.nodes.inventory import Inventory
 from penstock.engines.kubernetes.state.jobs import PlacementRecord, awaits_product, read_placement
 from penstock.engines.kubernetes.state.report import WaitReason
 from penstock.engines.kubernetes.waiting.capacity import (

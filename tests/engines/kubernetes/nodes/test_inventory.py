@@ -16,7 +16,7 @@ from penstock.domain.workloads import Resources
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.api.resources import Taint
-from penstock.engines.kubernetes.nodes import keeps_away, sum_requests
+from penstock.engines.kubernetes.nodes.inventory import keeps_away, sum_requests
 from tests.engines.kubernetes.making import IMAGE, eventually
 from tests.engines.kubernetes.observed import Observed, observed
 from tests.engines.launches import a_launch

@@ -1,0 +1,1 @@
+"""The nodes of the cluster: their inventory, and what they do now."""
