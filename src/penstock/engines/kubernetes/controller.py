@@ -2,36 +2,26 @@
 
 The reconciler calls `advance` when a run has changed. Nothing waits here: what is due later becomes a change of the
 run when its time has come, and what waits for room without having pods changes when there may be some.
-
-A wait that cannot end (an image, Secret or claim that does not exist) ends with a verdict. It stands in an annotation
-of the Job, with the patch that suspends it: whoever reads it later, this server or the next, reports the same. What
-only one index of an array waits for ends that index; the others go on.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-from contextlib import suppress
 from datetime import timedelta
 
 from penstock.domain.model import now
-from penstock.domain.states import Reason, State
 from penstock.engines.base import Run
-from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import KubernetesConflict
-from penstock.engines.kubernetes.api.objects import OVER, Job, Pod
+from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.api.resources import KubernetesNode
 from penstock.engines.kubernetes.logs.collect import LogCollector
 from penstock.engines.kubernetes.nodes.inventory import Inventory, changes_room
 from penstock.engines.kubernetes.snapshots import Snapshots
-from penstock.engines.kubernetes.spec import Fields
-from penstock.engines.kubernetes.state.jobs import is_array, is_given_up
-from penstock.engines.kubernetes.state.report import Snapshot, Wait, compute_report
+from penstock.engines.kubernetes.state.report import Snapshot, compute_report
 from penstock.engines.kubernetes.waiting.holds import Gang, Products
-from penstock.engines.kubernetes.waiting.kueue import KueueQueues, suspend_patch
+from penstock.engines.kubernetes.waiting.hopeless import end_lost_node, give_up_hopeless
+from penstock.engines.kubernetes.waiting.kueue import KueueQueues
 from penstock.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -95,67 +85,3 @@ class RunController:
         if changes_room(before, after):
             for run in self._gang.waiting() | self._products.waiting():
                 self._cluster.changed_at(run, now() + ROOM_PAUSE)
-
-
-# verdicts
-
-
-async def give_up_hopeless(api: KubernetesApi, cluster: Cluster, snapshot: Snapshot) -> None:
-    """End the parts whose patience is over; the others are looked at again when theirs is."""
-    for part, wait in _waits_of_pods(snapshot).items():
-        if wait.ends_at is None:
-            continue
-        if wait.ends_at <= snapshot.now:
-            await _give_up(api, cluster, snapshot.run, part, wait)
-        else:
-            cluster.changed_at(snapshot.run, wait.ends_at)
-
-
-def _waits_of_pods(snapshot: Snapshot) -> dict[int, Wait]:
-    """Return the waits of parts that have a pod; or of all parts, as one, if Kubernetes cannot even make pods."""
-    if not snapshot.pods and snapshot.jobs:
-        part = names.part_of(snapshot.jobs[0])
-        return {part: snapshot.waits[part]} if part in snapshot.waits else {}
-    waiting = (part for part, record in snapshot.pods.items() if not record.ran and not record.deleting)
-    return {part: snapshot.waits[part] for part in waiting if part in snapshot.waits}
-
-
-async def _give_up(api: KubernetesApi, cluster: Cluster, run: Run, part: int, wait: Wait) -> None:
-    job, reason = wait.job, wait.reason
-    if is_given_up(job):
-        return
-    said = (reason.message or "It could not start").rstrip(".")
-    text = _verdict_text(reason.ends_as or Reason.LAUNCH_FAILED, said)
-    log.info("%s is given up: %s", job.name, said)
-    if wait.pod and _others_go_on(cluster, run, job, wait.pod):
-        await api.amend(job, _annotate(f"{names.VERDICT}-{part}", text))
-        with suppress(KubernetesConflict):  # another pod has its name by now
-            await api.delete(Pod, wait.pod.name, wait.pod.namespace, uid=wait.pod.uid)
-    else:
-        await api.amend(job, _annotate(names.VERDICT, text) | await suspend_patch(api, job))
-
-
-async def end_lost_node(api: KubernetesApi, job: Job, part: int, node: str) -> None:
-    """End a run of several nodes of which one was lost: Kubernetes would wait for its end, which nobody can tell, and
-    let the others wait, too."""
-    name = f"{names.VERDICT}-{part}"
-    if job.spec.suspend or name in job.annotations or job.completions < 2 or is_array(job):
-        return
-    text = _verdict_text(Reason.NODE_LOST, f"Its node {node} was lost")
-    await api.amend(job, _annotate(name, text) | await suspend_patch(api, job))
-
-
-def _others_go_on(cluster: Cluster, run: Run, job: Job, pod: Pod) -> bool:
-    return is_array(job) and any(
-        other.uid != pod.uid and (other.status.phase in (*OVER, "Running"))
-        for other in cluster.pods_of(run)
-        if other.labels.get(names.JOB_NAME) == job.name
-    )
-
-
-def _annotate(name: str, text: str) -> Fields:
-    return {"metadata": {"annotations": {name: text}}}
-
-
-def _verdict_text(reason: Reason, said: str) -> str:
-    return json.dumps({"state": State.CRASHED, "reason": reason, "message": f"{said[:1].upper()}{said[1:]}."})

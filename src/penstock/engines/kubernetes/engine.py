@@ -97,7 +97,9 @@ class KubernetesEngine:
         lease = HeldLease(self._api, self._namespaces.base, settings.data_dir, lambda why: self.lost(why))
         closing.push_async_callback(lease.close)
         await lease.open()
-        self._cluster = Cluster(self._api, self._namespaces.scope, ours=self._namespaces.are_ours, lease=lease)
+        self._cluster = await Cluster.of_rights(
+            self._api, self._namespaces.scope, ours=self._namespaces.are_ours, lease=lease
+        )
         await self._cluster.open()
         closing.push_async_callback(self._cluster.close)
         every = parse_duration(settings.gpu_sample)

@@ -61,7 +61,7 @@ async def test_a_server_that_starts_without_a_cluster_says_so_and_goes_on_when_i
 async def test_a_right_that_is_missing_is_said_when_it_opens(rig: Rig, namespace: str, tmp_path: Path) -> None:
     rig.kubectl("create", "serviceaccount", "nobody", "-n", namespace)
     api = KubernetesApi.open(rig.kubeconfig_for("nobody", namespace, tmp_path / "kubeconfig"))
-    cluster = Cluster(api, namespace)
+    cluster = await Cluster.of_rights(api, namespace)
     with pytest.raises(Unavailable, match="cannot list resource") as caught:
         await cluster.open()
     assert caught.value.hint

@@ -17,7 +17,7 @@ from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cache import Cache, EventCache, Staleness, by_claim, by_node, trim_pod
 from penstock.engines.kubernetes.api.client import KubernetesApi
-from penstock.engines.kubernetes.api.errors import KubernetesError
+from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesForbidden
 from penstock.engines.kubernetes.api.objects import OVER, Job, KubernetesObject, Pod
 from penstock.engines.kubernetes.api.resources import (
     KubernetesEvent,
@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 OURS = f"{names.MANAGED}={names.PENSTOCK}"
 OPEN_PATIENCE = 10.0
 """Seconds a starting server waits for the cluster; after that it starts, and says what it waits for."""
+RIGHTS_PATIENCE = 3.0
+"""Seconds of these for asking what Penstock may see; without an answer the caches find out."""
+
 T = TypeVar("T", bound=KubernetesObject)
 
 
@@ -44,11 +47,12 @@ class Cluster:
         api: KubernetesApi,
         namespace: str | None,
         *,
+        pods: str | None = None,
         ours: Callable[[str], bool] = lambda _: True,
         lease: HeldLease | None = None,
     ) -> None:
-        """Penstock's objects are in `namespace`, or with None in all namespaces that are `ours`. Nothing is read, and
-        so nothing is done, before the `lease` is held."""
+        """Penstock's objects are in `namespace`, or with None in all namespaces that are `ours`; `pods` are seen of all
+        namespaces unless one is named. Nothing is read, and so nothing is done, before the `lease` is held."""
         self.api, self.namespace, self._lease = api, namespace, lease
         in_ours = ours if namespace is None else namespace.__eq__
         self.jobs = Cache[Job](api, Job, namespace, labels=OURS, indexes={"run": _by_run}, keep=_only(in_ours))
@@ -56,6 +60,7 @@ class Cluster:
         self.pods = Cache[Pod](
             api,
             Pod,
+            pods,
             indexes={"run": _by_run, "claim": by_claim, "node": by_node},
             keep=lambda pod: trim_pod(pod, in_ours),
         )
@@ -82,6 +87,23 @@ class Cluster:
         self._reading: list[asyncio.Task[None]] = []
         self._refused: KubernetesError | None = None
 
+    @classmethod
+    async def of_rights(
+        cls,
+        api: KubernetesApi,
+        namespace: str | None,
+        *,
+        ours: Callable[[str], bool] = lambda _: True,
+        lease: HeldLease | None = None,
+    ) -> Cluster:
+        """Create one that sees as many pods as Penstock may: with the rights of one namespace, who else has GPUs is
+        unknown."""
+        try:
+            everyone = namespace is None or await api.hurried(RIGHTS_PATIENCE).may("list", Pod)
+        except KubernetesError:
+            everyone = True
+        return cls(api, namespace, pods=None if everyone else namespace, ours=ours, lease=lease)
+
     # life
 
     async def open(self) -> None:
@@ -101,10 +123,17 @@ class Cluster:
         cache.start()
         try:
             await cache.synced()
+        except KubernetesForbidden as error:
+            if cache is self.services or cache is self.classes:
+                log.warning("not shown: %s", error.message)
+            else:
+                self._refused = error
+                return
         except KubernetesError as error:
             self._refused = error
             return
-        await cache.up.wait()
+        else:
+            await cache.up.wait()
         self._unread.discard(cache)
 
     async def close(self) -> None:
