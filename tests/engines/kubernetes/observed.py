@@ -13,6 +13,7 @@ from typing import Any
 from penstock.domain.model import iso, now
 from penstock.engines.base import Launch, LogQuery, Presence, Report, Run
 from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes import spec as jobs
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import KubernetesError
@@ -24,10 +25,9 @@ from penstock.engines.kubernetes.nodes.inventory import Inventory
 from penstock.engines.kubernetes.pod_records import PodRecords
 from penstock.engines.kubernetes.settings import read_pod_settings
 from penstock.engines.kubernetes.snapshots import Snapshots
-from penstock.engines.kubernetes.spec import job as jobs
 from penstock.engines.kubernetes.waiting.capacity import read_autoscaler
 from penstock.engines.kubernetes.waiting.kueue import KueueQueues
-from penstock.engines.kubernetes.waiting.reasons import WaitReasons
+from penstock.engines.kubernetes.waiting.reasons import PendingReasons
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 from tests.engines.launches import run_of
@@ -166,7 +166,7 @@ async def observed(rig: Rig, namespace: str, place: Path, **chosen: Any) -> Asyn
     queues = KueueQueues(api, cluster)
     records = PodRecords(cluster, settings.data_dir / "kubernetes" / "runs")
     collector = LogCollector(api, cluster, records, settings.log_limit)
-    reasons = WaitReasons(cluster, inventory, read_autoscaler(settings), queues.why)
+    reasons = PendingReasons(cluster, inventory, read_autoscaler(settings), queues.why)
     snapshots = Snapshots(cluster, records, collector, reasons, settings)
     logs = CollectedLogs(cluster, records, collector, snapshots.report)
     controller = RunController(api, cluster, snapshots, collector, inventory, queues, settings)
@@ -174,14 +174,12 @@ async def observed(rig: Rig, namespace: str, place: Path, **chosen: Any) -> Asyn
     changes = cluster.changes()
     try:
         await cluster.open()
-        for each in (queues, records, collector, logs, controller):
+        for each in (queues, records, collector, logs):
             each.open()
         async with advanced(changes, controller.advance):
             yield seen
     finally:
-        records.close()
-        controller.close()
-        for each in (queues, collector, logs, cluster, api):
+        for each in (cluster, queues, collector, logs, api):
             await each.close()
 
 

@@ -17,6 +17,7 @@ from penstock.settings import Settings
 from tests.engines.kubernetes.deployed import DEPLOY, Deployed
 from tests.engines.kubernetes.making import eventually
 from tests.engines.kubernetes.opening import opened
+from tests.engines.kubernetes.rights import FOR_GPU_USE, FOR_ITS_TOKEN, FOR_KUBELETS, FOR_METRICS, FOR_QUEUES
 from tests.engines.kubernetes.test_adoption import gone
 from tests.rig.cluster import Rig
 
@@ -33,11 +34,11 @@ async def test_the_account_of_deploy_has_all_the_rights_and_no_others(engine: Ku
 def test_the_roles_of_deploy_are_what_is_asked_for() -> None:
     """No right that nothing needs."""
     for file, number, rights in (
-        ("base/rights-in-jobs.yaml", 0, doctor.IN_NAMESPACE + doctor.FOR_QUEUES + doctor.FOR_THE_LEASE),
-        ("base/rights-in-cluster.yaml", 0, doctor.IN_CLUSTER + doctor.FOR_METRICS),
-        ("base/rights-on-nodes.yaml", 0, doctor.FOR_KUBELETS),
-        ("base/rights-on-nodes.yaml", 1, doctor.FOR_ITS_TOKEN),
-        ("gpu-use/rights.yaml", 0, doctor.FOR_GPU_USE),
+        ("base/rights-in-jobs.yaml", 0, doctor.IN_NAMESPACE + FOR_QUEUES + doctor.FOR_THE_LEASE),
+        ("base/rights-in-cluster.yaml", 0, doctor.IN_CLUSTER + FOR_METRICS),
+        ("base/rights-on-nodes.yaml", 0, FOR_KUBELETS),
+        ("base/rights-on-nodes.yaml", 1, FOR_ITS_TOKEN),
+        ("gpu-use/rights.yaml", 0, FOR_GPU_USE),
     ):
         found = yaml.safe_load_all((DEPLOY / file).read_text())
         role = [each for each in found if each["kind"] in ("Role", "ClusterRole")][number]

@@ -18,6 +18,7 @@ from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.objects import Job
 from penstock.engines.kubernetes.api.resources import Service
 from penstock.engines.kubernetes.engine import KubernetesEngine
+from penstock.engines.kubernetes.spec import build_service
 from penstock.engines.kubernetes.state.jobs import is_finished
 from penstock.errors import Conflict, Unavailable
 from tests.engines.kubernetes.deployed import Deployed
@@ -235,7 +236,7 @@ async def test_services_without_a_job_are_removed_with_the_run(
 ) -> None:
     """A server was killed between the two and the workload was deleted before it was back."""
     launch = a_launch("true", nodes=2)
-    service = runs.jobs.build_service(launch)
+    service = build_service(launch)
     assert service
     await api.create(Service, service, account.jobs)
     await eventually(lambda: engine._cluster.services.by("run", f"{launch.workload_id}/1"))

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.kubernetes.spec import workdir
+from penstock.engines.kubernetes import workdir
 from penstock.engines.shared.minder import MARKS
 from tests.engines.kubernetes.deployed import Deployed
 from tests.engines.kubernetes.opening import opened
-from tests.engines.kubernetes.spec.test_workdir import archive
+from tests.engines.kubernetes.test_workdir import archive
 from tests.engines.launches import a_launch, ended, log_of, run_of
 
 STALLS = "[[ $STALLS ]] && printf 'go\\n' && exec sleep 600\n"

@@ -6,6 +6,8 @@ that object says. What is marked as ours and is no such thing is named, so that 
 
 from __future__ import annotations
 
+import base64
+import logging
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
@@ -19,12 +21,16 @@ from penstock.domain.volumes import Volume
 from penstock.domain.workloads import Workload
 from penstock.engines.base import Found, Run
 from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
+from penstock.engines.kubernetes.api.errors import KubernetesForbidden, KubernetesNotFound
 from penstock.engines.kubernetes.api.objects import Job
-from penstock.engines.kubernetes.api.resources import PersistentVolumeClaim
+from penstock.engines.kubernetes.api.resources import PersistentVolumeClaim, Secret
 from penstock.engines.kubernetes.namespaces import Namespaces
-from penstock.engines.shared.records import read_volume
+from penstock.engines.kubernetes.spec import is_owned
+from penstock.engines.shared.records import read_volume, with_values
 
+log = logging.getLogger(__name__)
 T = TypeVar("T", Job, PersistentVolumeClaim)
 
 FIRST = datetime(2020, 1, 1, tzinfo=UTC)
@@ -60,6 +66,29 @@ def find_records(cluster: Cluster, namespaces: Namespaces) -> Found:
         volumes=tuple(volumes[id_] for id_ in sorted(volumes)),
         unreadable=tuple(sorted(unreadable)),
     )
+
+
+async def restore_values(api: KubernetesApi, cluster: Cluster, found: Found) -> Found:
+    """Add to workloads found in the cluster the secret values that are still there."""
+    workloads = [
+        with_values(each, await _values(api, cluster, each)) if each.spec.secrets else each for each in found.workloads
+    ]
+    return found.model_copy(update={"workloads": tuple(workloads)})
+
+
+async def _values(api: KubernetesApi, cluster: Cluster, workload: Workload) -> dict[str, str]:
+    run = Run(workload.id, workload.attempt)
+    name, owners = names.job_name(workload.name, run), cluster.jobs_of(run)
+    if not owners:
+        return {}
+    try:
+        found = await api.get(Secret, name, owners[0].namespace)
+        if not is_owned(found, owners):
+            return {}
+        return {key: base64.b64decode(value).decode(errors="surrogateescape") for key, value in found.data.items()}
+    except (KubernetesNotFound, KubernetesForbidden) as error:
+        log.warning("the Secret %s cannot be read: %s", name, error)
+        return {}
 
 
 def _alive(objects: Iterable[T]) -> list[T]:

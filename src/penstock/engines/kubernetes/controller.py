@@ -6,7 +6,7 @@ run when its time has come, and what waits for room without having pods changes 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
 from datetime import timedelta
 
 from penstock.domain.model import now
@@ -23,6 +23,8 @@ from penstock.engines.kubernetes.waiting.holds import Gang, Products
 from penstock.engines.kubernetes.waiting.hopeless import end_lost_node, give_up_hopeless
 from penstock.engines.kubernetes.waiting.kueue import KueueQueues
 from penstock.settings import Settings
+
+log = logging.getLogger(__name__)
 
 ROOM_PAUSE = timedelta(seconds=1)
 """Where one pod has ended there are often more."""
@@ -43,17 +45,8 @@ class RunController:
         self._queues = queues
         self._gang = Gang(api, cluster, inventory, settings)
         self._products = Products(api, cluster, inventory)
-        self._subscribed: list[Callable[[], None]] = []
-
-    def open(self) -> None:
-        self._subscribed = [
-            self._cluster.pods.subscribe(self._room_changed),
-            self._cluster.nodes.subscribe(self._room_changed),
-        ]
-
-    def close(self) -> None:
-        for unsubscribe in self._subscribed:
-            unsubscribe()
+        cluster.pods.subscribe(self._room_changed)
+        cluster.nodes.subscribe(self._room_changed)
 
     async def advance(self, run: Run) -> None:
         """Nothing is done on old knowledge: while the cluster does not answer, nor before it has."""

@@ -17,7 +17,6 @@ from penstock.engines.kubernetes.api.resources import (
     Lease,
     Namespace,
     NetworkPolicy,
-    NodeMetrics,
     PersistentVolumeClaim,
     ResourceQuota,
     RoleBinding,
@@ -29,7 +28,6 @@ from penstock.engines.kubernetes.gpus import GpuExporters
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.nodes.activity import Activity
 from penstock.engines.kubernetes.volumes import KubernetesClaims
-from penstock.engines.kubernetes.waiting.kueue import QueuedWorkload
 from penstock.settings import Settings
 from penstock.wire.server import Check
 
@@ -49,19 +47,9 @@ IN_NAMESPACE: tuple[Right, ...] = (
     *((verb, KubernetesEvent, "") for verb in WATCH),
 )
 FOR_THE_LEASE: tuple[Right, ...] = tuple((verb, Lease, "") for verb in ("get", "create", "patch"))
-FOR_QUEUES: tuple[Right, ...] = tuple((verb, QueuedWorkload, "") for verb in (*WATCH, "patch"))
-"""Needed only by jobs that are in a queue."""
-FOR_GPU_USE: tuple[Right, ...] = (("list", Pod, ""), ("get", Pod, "proxy"))
-"""Needed in the namespace of NVIDIA's exporter."""
 IN_CLUSTER: tuple[Right, ...] = tuple(
     (verb, kind, "") for kind in (KubernetesNode, Pod, KubernetesStorageClass) for verb in WATCH
 )
-FOR_KUBELETS: tuple[Right, ...] = (("get", KubernetesNode, "metrics"), ("get", KubernetesNode, "stats"))
-"""Rights of the account whose token kubelets are shown."""
-FOR_ITS_TOKEN: tuple[Right, ...] = (("create", ServiceAccount, "token"),)
-"""Needed for that account and no other."""
-FOR_METRICS: tuple[Right, ...] = (("list", NodeMetrics, ""),)
-"""Needed for `top node` where a kubelet does not answer and the cluster has a metrics-server."""
 FOR_NAMESPACES: tuple[Right, ...] = (
     ("get", Namespace, ""),
     ("create", Namespace, ""),

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.background import Tasks
 from penstock.domain.nodes import Node
 from penstock.domain.quantities import parse_duration
 from penstock.domain.users import Account
@@ -41,7 +40,7 @@ from penstock.engines.kubernetes.controller import RunController
 from penstock.engines.kubernetes.events import list_run_events, list_volume_events
 from penstock.engines.kubernetes.exec import start_exec
 from penstock.engines.kubernetes.gpus import GpuExporters
-from penstock.engines.kubernetes.helpers import HelperPods, VolumeMeter
+from penstock.engines.kubernetes.helpers import VolumeMeter
 from penstock.engines.kubernetes.inspect import inspect_run, measure_part
 from penstock.engines.kubernetes.lease import HeldLease
 from penstock.engines.kubernetes.logs.collect import CollectedLogs, LogCollector
@@ -54,15 +53,13 @@ from penstock.engines.kubernetes.ports import open_port
 from penstock.engines.kubernetes.runs import KubernetesRuns, require_end
 from penstock.engines.kubernetes.settings import read_pod_settings
 from penstock.engines.kubernetes.snapshots import Snapshots
-from penstock.engines.kubernetes.spec import pod as pods
-from penstock.engines.kubernetes.spec import secrets
-from penstock.engines.kubernetes.spec.secrets import NamedSecrets
-from penstock.engines.kubernetes.spec.workdir import WorkdirSender
+from penstock.engines.kubernetes.spec import plan_pod
 from penstock.engines.kubernetes.volumes import KubernetesClaims
 from penstock.engines.kubernetes.waiting import capacity, kueue
 from penstock.engines.kubernetes.waiting.capacity import read_autoscaler
 from penstock.engines.kubernetes.waiting.kueue import KueueQueues
-from penstock.engines.kubernetes.waiting.reasons import WaitReasons
+from penstock.engines.kubernetes.waiting.reasons import PendingReasons
+from penstock.engines.kubernetes.workdir import WorkdirSender
 from penstock.engines.shared.refusals import idle_notices
 from penstock.errors import Forbidden
 from penstock.settings import Settings
@@ -95,7 +92,7 @@ class KubernetesEngine:
         self._api = KubernetesApi.open(config, settings.kubernetes_context or None)
         closing.push_async_callback(self._api.close)
         self._namespaces = Namespaces(self._api.hurried(RUNS_PATIENCE), settings)
-        self._named = NamedSecrets(self._api, self._namespaces, settings.kubernetes_pull_secrets)
+        self._named = refusals.NamedSecrets(self._api, self._namespaces, settings.kubernetes_pull_secrets)
         closing.push_async_callback(self._namespaces.close)
         lease = HeldLease(self._api, self._namespaces.base, settings.data_dir, lambda why: self.lost(why))
         closing.push_async_callback(lease.close)
@@ -120,10 +117,9 @@ class KubernetesEngine:
         self._workdirs.open()
         closing.push_async_callback(self._workdirs.close)
         self._claims = KubernetesClaims(self._api.hurried(RUNS_PATIENCE), self._cluster, self._namespaces)
-        closing.callback(self._claims.close)
-        helpers = HelperPods(self._api, self._pods, settings.kubernetes_helper_image)
-        self._meter = VolumeMeter(self._api, self._claims, helpers)
+        self._meter = VolumeMeter(self._api, self._claims, self._pods, settings.kubernetes_helper_image)
         closing.push_async_callback(self._meter.close)
+        closing.push_async_callback(self._cluster.close)  # before all others, who are told of changes
 
     async def _open_observation(self, closing: AsyncExitStack) -> None:
         """Set up what reads runs, collects their logs, and does what is due for them."""
@@ -133,26 +129,30 @@ class KubernetesEngine:
         queues = KueueQueues(hurried, cluster)
         closing.push_async_callback(queues.close)
         self._records = PodRecords(cluster, settings.data_dir / "kubernetes" / "runs")
-        closing.callback(self._records.close)
         self._collector = LogCollector(api, cluster, self._records, settings.log_limit)
         closing.push_async_callback(self._collector.close)
-        reasons = WaitReasons(cluster, self._inventory, self._autoscaler, queues.why)
+        reasons = PendingReasons(cluster, self._inventory, self._autoscaler, queues.why)
         self._snapshots = Snapshots(cluster, self._records, self._collector, reasons, settings)
         self._logs = CollectedLogs(cluster, self._records, self._collector, self._report)
         closing.push_async_callback(self._logs.close)
         self._controller = RunController(
             hurried, cluster, self._snapshots, self._collector, self._inventory, queues, settings
         )
-        closing.callback(self._controller.close)
-        first_count = Tasks()
-        closing.push_async_callback(first_count.close)
-        first_count.start(self._inventory.count())  # thousands of nodes, before someone waits for it
-        for each in (queues, self._records, self._collector, self._logs, self._controller):
+        for each in (queues, self._records, self._collector, self._logs):
             each.open()
 
     async def close(self) -> None:
         """Close what `open` has opened. What runs goes on."""
         await self._closing.aclose()
+
+    @contextmanager
+    def _acting(self, run: Run | None = None) -> Iterator[None]:
+        """Do something in the cluster, once it is known; errors of the cluster are raised as Penstock's own."""
+        self._cluster.require()
+        if run:
+            self._keep_to_namespace(run)
+        with shown():
+            yield
 
     # -- the cluster -------------------------------------------------------------------------------------------------
 
@@ -168,13 +168,12 @@ class KubernetesEngine:
         )
 
     async def nodes(self) -> list[Node]:
-        return await self._inventory.nodes()
+        return self._inventory.nodes()
 
     async def found(self, nodes: Collection[str]) -> Found:
-        self._cluster.require()
-        with shown():
+        with self._acting():
             found = adoption.find_records(self._cluster, self._namespaces)
-            return await secrets.restore_values(self._api, self._cluster, found)
+            return await adoption.restore_values(self._api, self._cluster, found)
 
     # -- volumes -----------------------------------------------------------------------------------------------------
 
@@ -186,18 +185,15 @@ class KubernetesEngine:
         return self._claims.classes()
 
     async def create_volume(self, volume: Volume, account: Account) -> None:
-        self._cluster.require()
-        with shown():
+        with self._acting():
             await self._claims.create(volume, account)
 
     async def resize_volume(self, volume: Volume) -> None:
-        self._cluster.require()
-        with shown():
+        with self._acting():
             await self._claims.resize(volume)
 
     async def delete_volume(self, volume: Volume) -> None:
-        self._cluster.require()
-        with shown():
+        with self._acting():
             await self._claims.delete(volume)
 
     async def volume_reports(self, volumes: Sequence[Volume]) -> dict[str, VolumeReport]:
@@ -223,12 +219,8 @@ class KubernetesEngine:
     # -- runs --------------------------------------------------------------------------------------------------------
 
     async def refusals(self, spec: Spec, owner: tuple[str, str] = ("", "")) -> list[Refusal]:
-        self._cluster.require()
-        queues = False
-        if spec.queue:
-            with shown():
-                queues = await kueue.find_workload_kind(self._api) is not None
-        with shown():
+        with self._acting():
+            queues = bool(spec.queue and await kueue.find_workload_kind(self._api))
             named = await self._named.refusals(spec, owner)
         products = self._inventory.products()
         return [*refusals.find_refusals(spec, products, self._autoscaler, kueue=queues), *named]
@@ -240,7 +232,7 @@ class KubernetesEngine:
 
     async def outlook(self, spec: Spec) -> str | None:
         self._cluster.require()
-        pod = pods.plan_pod(spec, self._pods, self._products(spec))
+        pod = plan_pod(spec, self._pods, self._products(spec))
         return capacity.explain_outlook(pod, spec.nodes, self._inventory, self._autoscaler)
 
     def _known_products(self) -> tuple[str, ...]:
@@ -260,18 +252,18 @@ class KubernetesEngine:
             return False
         if refusals.are_unknown(spec, self._known_products()):
             return True
-        pod = pods.plan_pod(spec, self._pods, products)
+        pod = plan_pod(spec, self._pods, products)
         return spec.nodes > 1 and bool(
             capacity.explain_lack_of_room(pod, spec.nodes, self._inventory, self._autoscaler)
         )
 
     async def start(self, launch: Launch) -> None:
-        self._cluster.require_for(Run(launch.workload_id, launch.attempt))
-        require_end(self._cluster, Run(launch.workload_id, launch.attempt))
-        self._keep_to_namespace(Run(launch.workload_id, launch.attempt, (launch.user, launch.group)))
+        run = Run(launch.workload_id, launch.attempt, (launch.user, launch.group))
+        self._cluster.require_for(run)
+        require_end(self._cluster, run)
+        self._keep_to_namespace(run)
         products = self._products(launch.spec)
         if launch.workdir_archive is not None:
-            run = Run(launch.workload_id, launch.attempt)
             await asyncio.to_thread(self._workdirs.keep, run, launch.workdir_archive)
         with shown():
             for refused in await self._named.refusals(launch.spec, (launch.user, launch.group)):
@@ -296,22 +288,16 @@ class KubernetesEngine:
             await self._controller.advance(run)
 
     async def stop(self, run: Run, grace: int) -> None:
-        self._cluster.require()
-        self._keep_to_namespace(run)
-        with shown():
+        with self._acting(run):
             await self._runs.stop(run, grace)
 
     async def settle(self, run: Run, keep: int) -> None:
-        self._cluster.require()
-        self._keep_to_namespace(run)
-        with shown():
+        with self._acting(run):
             await self._runs.settle(run, keep)
         await asyncio.to_thread(self._workdirs.forget, run)
 
     async def remove(self, run: Run) -> None:
-        self._cluster.require()
-        self._keep_to_namespace(run)
-        with shown():
+        with self._acting(run):
             await self._runs.remove(run)
         await asyncio.to_thread(self._workdirs.forget, run)
         self._records.remove(run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from penstock.domain.model import now
 from penstock.engines import base
@@ -12,7 +12,7 @@ from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.objects import Job
 from penstock.engines.kubernetes.api.resources import KubernetesEvent, PersistentVolumeClaim
 from penstock.engines.kubernetes.state.jobs import is_array, part_of_job
-from penstock.engines.kubernetes.waiting.claims import volume_name
+from penstock.engines.kubernetes.waiting.reasons import volume_name
 
 _POD = re.compile(r"-(\d+)-[a-z0-9]{5}\Z")
 
@@ -61,7 +61,6 @@ def _about(
 
 
 def _in_order(found: Iterable[tuple[KubernetesEvent, str]]) -> list[base.Event]:
-    ordered: Sequence[tuple[KubernetesEvent, str]] = sorted(found, key=lambda pair: _when(pair[0]))
     return [
         base.Event(
             at=event.last_seen or now(),
@@ -71,12 +70,5 @@ def _in_order(found: Iterable[tuple[KubernetesEvent, str]]) -> list[base.Event]:
             message=event.message.strip(),
             count=event.times,
         )
-        for event, about in ordered
+        for event, about in sorted(found, key=lambda pair: pair[0].order)
     ]
-
-
-def _when(event: KubernetesEvent) -> tuple[float, int]:
-    """Sort by time; some parts of Kubernetes write whole seconds, so within a second the order of writing counts."""
-    version = event.metadata.resource_version
-    moment = event.last_seen
-    return (float(int(moment.timestamp())) if moment else 0.0, int(version) if version.isdecimal() else 0)

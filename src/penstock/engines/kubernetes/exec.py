@@ -40,16 +40,13 @@ class ContainerExec:
         self._code: int | None = None
 
     async def send(self, data: bytes) -> None:
-        with shown():
-            await self._session.send(data)
+        await self._session.send(data)
 
     async def end_input(self) -> None:
-        with shown():
-            await self._session.close_input()
+        await self._session.close_input()
 
     async def resize(self, size: Terminal) -> None:
-        with shown():
-            await self._session.resize(size.columns, size.rows)
+        await self._session.resize(size)
 
     async def output(self) -> AsyncIterator[tuple[int, bytes]]:
         with shown():

@@ -129,16 +129,9 @@ LABELS = (
 """Selectors of the exporter's pods: NVIDIA's GPU operator, its own chart and Google's clusters mark them differently.
 """
 PORT, PATH = 9400, "metrics"
+NUMBERS = f"{PERCENT}, {USED_MIB} and, for MIG, {RATIO}"
 PATIENCE, AT_ONCE, MOST_BYTES = 5.0, 100, 8 << 20
 """The most seconds and bytes of one answer, and how many are awaited at the same time."""
-NUMBERS = f"{PERCENT}, {USED_MIB} and, for MIG, {RATIO}"
-
-
-class GpuSample(NamedTuple):
-    gpus: Mapping[PodKey, Sequence[GpuMeasure]]
-    """By pod, those that could be measured."""
-    troubles: Mapping[str, Trouble]
-    """By node, why none of its GPUs could be measured."""
 
 
 class GpuExporters:
@@ -155,9 +148,12 @@ class GpuExporters:
         """Measure the GPUs of workloads; only nodes with their pods are asked."""
         pods = {each.id: self._cluster.pods_of(Run.of(each)) for each in workloads}
         nodes = {pod.spec.node_name for each in pods.values() for pod in each if pod.status.phase not in OVER}
-        look = await self.look(nodes - {""})
-        self._tell(next(iter(look.troubles.values()), None))
-        return {each.id: list_gpus(each, pods[each.id], look.gpus) for each in workloads}
+        pages, troubles = await self._pages(nodes - {""})
+        self._tell(next(iter(troubles.values()), None))
+        gpus: dict[PodKey, list[GpuMeasure]] = {}
+        for page in pages.values():
+            gpus |= read_gpus(page)
+        return {each.id: list_gpus(each, pods[each.id], gpus) for each in workloads}
 
     async def gpus_seen(self) -> list[bool]:
         """Return for each node with GPUs whether its exporter may be asked; nothing while that is not known."""
@@ -175,24 +171,19 @@ class GpuExporters:
     async def troubles(self) -> dict[str, Trouble]:
         """Return by node why GPUs cannot be measured, also those of a single pod."""
         nodes = sorted(node.name for node in self._cluster.nodes_with_gpus())
-        look = await self.look(nodes)
-        untold = {node: trouble for node in nodes if (trouble := self._untold(node, look))}
-        return {**untold, **look.troubles}
+        pages, troubles = await self._pages(nodes)
+        untold = {node: said for node, page in pages.items() if (said := self._untold(node, read_gpus(page)))}
+        return untold | troubles
 
-    def _untold(self, node: str, look: GpuSample) -> Trouble | None:
+    def _untold(self, node: str, seen: Mapping[PodKey, object]) -> Trouble | None:
         for pod in self._cluster.pods.by("node", node):
             has_some = pod.status.phase == "Running" and sum_requests(pod).get(names.GPU)
-            if has_some and (pod.namespace, pod.name) not in look.gpus:
+            if has_some and (pod.namespace, pod.name) not in seen:
                 said = f"its dcgm-exporter does not say yet what those of the pod {pod.namespace}/{pod.name} do"
                 return Trouble(
                     said, f"if this stays so: let it name pods (DCGM_EXPORTER_KUBERNETES) and tell {NUMBERS}"
                 )
         return None
-
-    async def look(self, nodes: Collection[str]) -> GpuSample:
-        pages, troubles = await self._pages(nodes)
-        gpus = [read_gpus(page) for page in pages.values()]
-        return GpuSample({place: found for each in gpus for place, found in each.items()}, troubles)
 
     async def of_nodes(self, nodes: Collection[str]) -> tuple[dict[str, tuple[GpuMeasure, ...]], dict[str, Trouble]]:
         """Measure the GPUs of nodes, whoever has them, and say why those of others cannot be measured."""

@@ -1,4 +1,4 @@
-"""Run small helper pods that mount a volume, and measure with `du` how much a volume holds."""
+"""Measure how much volumes hold, with `du` in small helper pods that mount them."""
 
 from __future__ import annotations
 
@@ -10,77 +10,22 @@ from penstock.domain.volumes import Phase, Volume
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cache import find_first
 from penstock.engines.kubernetes.api.client import KubernetesApi
-from penstock.engines.kubernetes.api.errors import AlreadyExists, KubernetesError, shown
+from penstock.engines.kubernetes.api.errors import AlreadyExists, shown
 from penstock.engines.kubernetes.api.objects import ContainerStateTerminated, Job, Pod
-from penstock.engines.kubernetes.api.streams import ExecFailed, ExecSession
 from penstock.engines.kubernetes.settings import PodSettings, build_pod_security
-from penstock.engines.kubernetes.spec.pod import Fields, build_container_security, build_placement
+from penstock.engines.kubernetes.spec import Fields, build_affinity, build_container_security, build_placement
 from penstock.engines.kubernetes.volumes import KubernetesClaims
 from penstock.errors import Unavailable
 
 SECONDS, PATIENCE = 60, 15
 """Seconds a measurement may take, and seconds a caller waits for it."""
-INSIDE = "/volume"
-"""Where a helper pod mounts the volume."""
-KIBIBYTE = 1024
-LINE, LONGEST = 4096, 15
-"""Bytes of an answer that are read, and digits of a number that are believed."""
-DU = f"du -sk {INSIDE} >/dev/termination-log 2>/dev/null; true"
+DU = "du -sk /volume >/dev/termination-log 2>/dev/null; true"
 """What may not be read is left out."""
 
 
-class HelperPods:
-    """Run a script once in a pod of its own; what it writes to the termination log is its answer."""
-
-    def __init__(self, api: KubernetesApi, made: PodSettings, image: str) -> None:
-        self._api, self._made, self._image = api, made, image
-
-    async def run(
-        self, name: str, namespace: str, claim: str, script: str, node: str | None = None
-    ) -> ContainerStateTerminated:
-        """The volume is read-only; what only one node may have is mounted on that `node`."""
-        with suppress(AlreadyExists):  # from before a restart: it says the same
-            await self._api.create(Job, self._job(name, claim, script, node), namespace)
-        try:
-            return await find_first(self._api, Pod, namespace, _ended, labels=f"{names.JOB_NAME}={name}")
-        finally:
-            await asyncio.shield(self._api.delete(Job, name, namespace))
-
-    def _job(self, name: str, claim: str, script: str, node: str | None) -> Fields:
-        found = {names.MANAGED: names.PENSTOCK}
-        container = {
-            "name": names.CONTAINER,
-            "image": self._image,
-            "command": ["sh", "-c", script],
-            "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}},
-            "volumeMounts": [{"name": "volume", "mountPath": INSIDE, "readOnly": True}],
-            "securityContext": build_container_security(restricted=self._made.restricted),
-        }
-        source = {"claimName": claim, "readOnly": True}
-        spec: Fields = {
-            "restartPolicy": "Never",
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "securityContext": build_pod_security(self._made),
-            "containers": [container],
-            "volumes": [{"name": "volume", "persistentVolumeClaim": source}],
-        } | build_placement(self._made)
-        if node:
-            spec["nodeSelector"] = {"kubernetes.io/hostname": node}
-        return {
-            "metadata": {"name": name, "labels": found},
-            "spec": {
-                "backoffLimit": 0,
-                "activeDeadlineSeconds": SECONDS,
-                "ttlSecondsAfterFinished": SECONDS,
-                "template": {"metadata": {"labels": found}, "spec": spec},
-            },
-        }
-
-
 class VolumeMeter:
-    def __init__(self, api: KubernetesApi, claims: KubernetesClaims, helpers: HelperPods) -> None:
-        self._api, self._claims, self._helpers = api, claims, helpers
+    def __init__(self, api: KubernetesApi, claims: KubernetesClaims, made: PodSettings, image: str) -> None:
+        self._api, self._claims, self._made, self._image = api, claims, made, image
         self._counts: dict[str, asyncio.Task[int]] = {}
 
     async def close(self) -> None:
@@ -114,65 +59,58 @@ class VolumeMeter:
         try:
             with shown():
                 async with asyncio.timeout(SECONDS):
-                    found = await self._in_a_running_pod(volume)
-                    return await self._in_a_helper_pod(volume) if found is None else found
+                    ended = await self._run_helper(volume)
         except TimeoutError:
             raise Unavailable(f"Volume {volume.name} could not be measured within {SECONDS} seconds.") from None
+        kibibytes = ended.message.split("\t")[0]
+        if not kibibytes.isdecimal():
+            raise Unavailable(f"Volume {volume.name} could not be measured: {ended.message or ended.reason}")
+        return int(kibibytes) * 1024
 
-    async def _in_a_running_pod(self, volume: Volume) -> int | None:
-        _, claim = self._claims.place(volume)
-        for pod in self._claims.pods(volume):
-            path = _mounted_at(pod, claim)
-            if names.run_of(pod) is None or path is None or pod.metadata.deletion_timestamp:
-                continue
-            command = ["du", "-sk", path]
-            try:
-                async with await self._api.exec(pod.name, pod.namespace, command, container=names.CONTAINER) as session:
-                    if (found := _bytes(await _beginning(session))) is not None:
-                        return found
-            except (ExecFailed, KubernetesError):
-                continue  # its image has no `du`, or it ended meanwhile
-        return None
-
-    async def _in_a_helper_pod(self, volume: Volume) -> int:
+    async def _run_helper(self, volume: Volume) -> ContainerStateTerminated:
+        """Run a helper pod on a node that has the volume already, if one has: no other may be able to mount it."""
         namespace, claim = self._claims.place(volume)
         name = f"measure-{volume.id}" if volume.claim is None else f"measure-{volume.claim}"[:57].rstrip("-.")
-        users = [pod.spec.node_name for pod in self._claims.pods(volume) if pod.spec.node_name]
-        ended = await self._helpers.run(name, namespace, claim, DU, users[0] if users else None)
-        if (found := _bytes(ended.message)) is not None:
-            return found
-        raise Unavailable(f"Volume {volume.name} could not be measured: {ended.message or ended.reason}")
+        node = next((pod.spec.node_name for pod in self._claims.pods(volume) if pod.spec.node_name), None)
+        with suppress(AlreadyExists):  # from before a restart: it says the same
+            await self._api.create(Job, self._job(name, claim, node), namespace)
+        try:
+            return await find_first(self._api, Pod, namespace, _ended, labels=f"{names.JOB_NAME}={name}")
+        finally:
+            await asyncio.shield(self._api.delete(Job, name, namespace))
+
+    def _job(self, name: str, claim: str, node: str | None) -> Fields:
+        labels = {names.MANAGED: names.PENSTOCK}
+        container = {
+            "name": names.CONTAINER,
+            "image": self._image,
+            "command": ["sh", "-c", DU],
+            "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}},
+            "volumeMounts": [{"name": "volume", "mountPath": "/volume", "readOnly": True}],
+            "securityContext": build_container_security(restricted=self._made.restricted),
+        }
+        source = {"claimName": claim, "readOnly": True}
+        spec: Fields = {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": build_pod_security(self._made),
+            "containers": [container],
+            "volumes": [{"name": "volume", "persistentVolumeClaim": source}],
+        } | build_placement(self._made)
+        if node:
+            spec["affinity"] = build_affinity((), node)
+        return {
+            "metadata": {"name": name, "labels": labels},
+            "spec": {
+                "backoffLimit": 0,
+                "activeDeadlineSeconds": SECONDS,
+                "ttlSecondsAfterFinished": SECONDS,
+                "template": {"metadata": {"labels": labels}, "spec": spec},
+            },
+        }
 
 
 def _ended(pod: Pod) -> ContainerStateTerminated | None:
     status = pod.container(names.CONTAINER)
     return status.state.terminated if status else None
-
-
-def _mounted_at(pod: Pod, claim: str) -> str | None:
-    volumes = {
-        each.name
-        for each in pod.spec.volumes
-        if (source := each.persistent_volume_claim) and source.claim_name == claim
-    }
-    containers = [each for each in pod.spec.containers if each.name == names.CONTAINER]
-    mounts = [mount for container in containers for mount in container.volume_mounts if mount.name in volumes]
-    return mounts[0].mount_path if mounts else None
-
-
-async def _beginning(session: ExecSession) -> str:
-    """Read the beginning of what `du` prints; a program of that name in a user's image may print anything, for ever."""
-    said = b""
-    async for channel, data in session:
-        if channel == 1:
-            said += data[:LINE]
-        if b"\n" in said or len(said) >= LINE:
-            break
-    return said.decode(errors="replace")
-
-
-def _bytes(said: str) -> int | None:
-    kibibytes = said.split("\t")[0].strip()
-    return (
-        int(kibibytes) * KIBIBYTE if kibibytes.isascii() and kibibytes.isdigit() and len(kibibytes) < LONGEST else None
-    )

@@ -64,17 +64,12 @@ class HeldLease:
 
     async def open(self) -> None:
         try:
-            while True:
-                if await self._take():
-                    break
-                await asyncio.sleep(LOOK)
+            await self._get()
         except (KubernetesUnavailable, KubernetesForbidden, Unavailable) as error:
             self.why = error.message
-            self._tasks.start(self._keep_trying())
         except KubernetesError as error:
             raise error.shown() from error
-        else:
-            self._tasks.start(self._renew())
+        self._tasks.start(self._keep())
 
     async def close(self) -> None:
         """Give it up, so that the next server has it at once."""
@@ -90,19 +85,11 @@ class HeldLease:
 
     # -- getting it ----------------------------------------------------------------------------------------------------
 
-    async def _keep_trying(self) -> None:
-        while not self.held.is_set():
+    async def _get(self) -> None:
+        while True:
+            if await self._take():
+                return
             await asyncio.sleep(LOOK)
-            try:
-                await self._take()
-            except PenstockError as error:
-                if isinstance(error, StartRefused):
-                    self._is_lost(error.message)
-                    return
-                self.why = error.message
-            except KubernetesError as error:
-                self.why = error.message
-        await self._renew()
 
     async def _take(self) -> bool:
         """Try to take the Lease: StartRefused if another holds it, False while that cannot be told yet."""
@@ -123,7 +110,7 @@ class HeldLease:
 
     def _is_free(self, found: Lease) -> bool:
         holder, version = found.spec.holder_identity, found.metadata.resource_version
-        if not holder or _id_of(holder) == self._id:
+        if not holder or holder.rpartition("/")[2] == self._id:
             return True
         if self._seen is None:
             self._seen = (version, time.monotonic())
@@ -172,7 +159,16 @@ class HeldLease:
 
     # -- keeping it ----------------------------------------------------------------------------------------------------
 
-    async def _renew(self) -> None:
+    async def _keep(self) -> None:
+        while not self.held.is_set():
+            await asyncio.sleep(LOOK)
+            try:
+                await self._get()
+            except StartRefused as error:
+                self._is_lost(error.message)
+                return
+            except (PenstockError, KubernetesError) as error:
+                self.why = error.message
         while self.held.is_set():
             await asyncio.sleep(RENEW)
             try:
@@ -213,7 +209,3 @@ def read_installation(data_dir: Path) -> str:
     new.write_text(secrets.token_hex(8))
     new.rename(place)
     return place.read_text().strip()
-
-
-def _id_of(holder: str) -> str:
-    return holder.rpartition("/")[2]

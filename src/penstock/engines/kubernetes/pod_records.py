@@ -34,16 +34,12 @@ class PodRecords:
         self._removed: set[Run] = set()
         """Removed runs whose last pods are still there."""
         self._listeners: list[Callable[[Run, PodRecord], None]] = []
-        self._unsubscribe: Callable[[], None] = lambda: None
 
     def open(self) -> None:
         """After the cluster's own `open`, and when all who listen have subscribed."""
-        self._unsubscribe = self._cluster.pods.subscribe(self._pod_changed)
+        self._cluster.pods.subscribe(self._pod_changed)
         for pod in list(self._cluster.pods.all()):
             self._pod_changed(None, pod)
-
-    def close(self) -> None:
-        self._unsubscribe()
 
     def subscribe(self, listener: Callable[[Run, PodRecord], None]) -> None:
         self._listeners.append(listener)

@@ -11,10 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any
 
 import httpx2
-from wsproto.events import CloseConnection, Event, Message, TextMessage
+from wsproto.events import BytesMessage, CloseConnection, Event
 
 from penstock.engines.base import Run, Terminal
 from penstock.engines.kubernetes.api.client import KubernetesApi
@@ -34,6 +33,7 @@ class ForwardSession(ExecSession):
     """A session whose input goes to the port and whose output is what it answers."""
 
     def __init__(self, response: httpx2.Response, server: str, port: int) -> None:
+        self._all_sent = asyncio.Event()
         self._port = port
         self._skip = {DATA: PORT_BYTES, WRONG: PORT_BYTES}
         self._wrong = bytearray()
@@ -47,8 +47,8 @@ class ForwardSession(ExecSession):
             raise ExecFailed(_short(self._wrong.decode(errors="replace"), self._port))
         await super()._heard(event)  # an error of its own, unless it was closed in order
 
-    async def _message(self, event: Message[Any]) -> None:
-        data = event.data.encode() if isinstance(event, TextMessage) else bytes(event.data)
+    async def _message(self, event: BytesMessage) -> None:
+        data = bytes(event.data)
         if self._channel is None and data:
             self._channel, data = data[0], data[1:]
         channel = WRONG if self._channel == WRONG else DATA
@@ -61,18 +61,6 @@ class ForwardSession(ExecSession):
             await self._printed.put((1, data))
         if event.message_finished:
             self._channel = None
-
-
-class ForwardedPort:
-    """A connection as every engine has it; what goes wrong in it is one of Penstock's own errors."""
-
-    def __init__(self, session: ForwardSession) -> None:
-        self._session = session
-        self._all_sent = asyncio.Event()
-
-    async def send(self, data: bytes) -> None:
-        with shown():
-            await self._session.send(data)
 
     async def end_input(self) -> None:
         """The port cannot be told. What it still answers comes; then, since most who say it have gone, it is over."""
@@ -88,7 +76,7 @@ class ForwardedPort:
 
     async def _next(self) -> tuple[int, bytes] | None:
         """Return the next output; None at the end, or when the port is quiet after all was sent."""
-        coming = asyncio.ensure_future(anext(self._session, None))
+        coming = asyncio.ensure_future(anext(self, None))
         ending = asyncio.create_task(self._all_sent.wait())
         try:
             await asyncio.wait([coming, ending], return_when=asyncio.FIRST_COMPLETED)
@@ -102,11 +90,8 @@ class ForwardedPort:
     async def exit_code(self) -> int:
         return 0
 
-    async def close(self) -> None:
-        await self._session.close()
 
-
-async def open_port(api: KubernetesApi, cluster: Cluster, run: Run, part: int, port: int) -> ForwardedPort:
+async def open_port(api: KubernetesApi, cluster: Cluster, run: Run, part: int, port: int) -> ForwardSession:
     pod = running_pod(cluster, run, part)
     if pod is None:
         raise Conflict("The job is not running: only the ports of a running job can be reached.")
@@ -115,7 +100,7 @@ async def open_port(api: KubernetesApi, cluster: Cluster, run: Run, part: int, p
             response = await api.forward(pod.name, pod.namespace, port)
         except KubernetesNotFound:
             raise Conflict("The job has just ended.") from None
-    return ForwardedPort(ForwardSession(response, api.server, port))
+    return ForwardSession(response, api.server, port)
 
 
 def _short(said: str, port: int) -> str:

@@ -31,12 +31,17 @@ from penstock.engines.kubernetes.api.errors import (
     describe_quota,
 )
 from penstock.engines.kubernetes.api.objects import Job, Pod, condition
-from penstock.engines.kubernetes.api.resources import KubernetesNode, Service
+from penstock.engines.kubernetes.api.resources import KubernetesNode, Secret, Service
 from penstock.engines.kubernetes.namespaces import Namespaces
 from penstock.engines.kubernetes.settings import PodSettings
-from penstock.engines.kubernetes.spec import job as jobs
-from penstock.engines.kubernetes.spec import secrets
-from penstock.engines.kubernetes.spec.pod import Fields
+from penstock.engines.kubernetes.spec import (
+    Fields,
+    build_jobs,
+    build_owner_patch,
+    build_secret,
+    build_service,
+    is_owned,
+)
 from penstock.engines.kubernetes.state.jobs import is_finished
 from penstock.engines.kubernetes.state.pods import record_pod
 from penstock.engines.kubernetes.waiting.kueue import suspend_patch
@@ -66,14 +71,13 @@ class KubernetesRuns:
         """The grace of runs that were told to stop: only a shorter one is worth another call."""
         self._never: dict[Run, Report] = {}
         """Runs that were stopped before they started, of which nothing is in the cluster."""
-        self._unsubscribe = cluster.jobs.subscribe(self._seen)
+        cluster.jobs.subscribe(self._seen)
         self._tasks = Tasks()
 
     def open(self) -> None:
         self._tasks.start(self._sweep())
 
     async def close(self) -> None:
-        self._unsubscribe()
         await self._tasks.close()
 
     def _seen(self, before: Job | None, after: Job | None) -> None:
@@ -124,29 +128,29 @@ class KubernetesRuns:
     async def start(self, launch: Launch, products: Sequence[str], *, held: bool = False) -> None:
         run, owner = Run(launch.workload_id, launch.attempt), (launch.user, launch.group)
         known = {job.name for job in self._cluster.jobs_of(run)}
-        bodies = jobs.build_jobs(launch, self._made, products, held=held)
+        bodies = build_jobs(launch, self._made, products, held=held)
         wanted = [body for body in bodies if body["metadata"]["name"] not in known]
         if not wanted:
             await self._give_services(run)
-            await secrets.create_secret(self._api, launch, self._cluster.jobs_of(run), self._namespaces.of(*owner))
+            await self._give_secret(launch, self._cluster.jobs_of(run), self._namespaces.of(*owner))
             return
         if run in self._graces and not await self._find(run):
             self._never[run] = _never_ran(launch)
             self._cluster.changed(run)
             return
         namespace = await self._namespaces.ready(*owner)
-        service = jobs.build_service(launch)
+        service = build_service(launch)
         if service:
             # First, and given to the Job afterwards: whatever is cut off between the two, no node waits for its name.
-            await self._made_once(Service, service, namespace)
+            await self._create_service(service, namespace)
         made = await self._make(run, wanted, namespace)
         try:
-            await secrets.create_secret(self._api, launch, self._known(run), namespace)
+            await self._give_secret(launch, self._known(run), namespace)
         except (AdmissionDenied, KubernetesInvalid, Conflict):
             await self._take_back(run, wanted, namespace)
             raise
         if service:
-            await self._api.patch(Service, made[0].name, jobs.build_owner_patch(made[0]), namespace)
+            await self._api.patch(Service, made[0].name, build_owner_patch(made[0]), namespace)
 
     async def _make(self, run: Run, bodies: list[Fields], namespace: str) -> list[Job]:
         tried = await _each(lambda body: self._tried(run, body, namespace), bodies)
@@ -180,11 +184,25 @@ class KubernetesRuns:
         for job in self._cluster.jobs_of(run):
             service = self._cluster.services.get(job.name, job.namespace)
             if service and not service.metadata.owner_references:
-                await self._api.patch(Service, service.name, jobs.build_owner_patch(job), service.namespace)
+                await self._api.amend(service, build_owner_patch(job))
 
-    async def _made_once(self, kind: type[Service], body: Fields, namespace: str) -> None:
+    async def _give_secret(self, launch: Launch, owners: Sequence[Job], namespace: str) -> None:
+        secret = build_secret(launch, owners)
+        if secret is None:
+            return
         try:
-            await self._api.create(kind, body, namespace)
+            await self._api.create(Secret, secret, namespace)
+        except AlreadyExists:
+            name = secret["metadata"]["name"]
+            if not is_owned(await self._api.get(Secret, name, namespace), owners):
+                raise Conflict(
+                    f"There is a Secret {namespace}/{name} in the cluster that Penstock did not make.",
+                    hint=f"kubectl delete secret -n {namespace} {name}",
+                ) from None
+
+    async def _create_service(self, body: Fields, namespace: str) -> None:
+        try:
+            await self._api.create(Service, body, namespace)
         except (KubernetesNotFound, KubernetesForbidden) as error:
             raise self._namespaces.missing(namespace, error) from error
         except AlreadyExists:
@@ -229,7 +247,7 @@ class KubernetesRuns:
     async def _suspend(self, job: Job) -> None:
         if names.STOP not in job.annotations:
             change: Fields = {"metadata": {"annotations": {names.STOP: iso(now())}}}
-            await self._change(job, change | await suspend_patch(self._api, job))
+            await self._api.amend(job, change | await suspend_patch(self._api, job))
 
     async def _end(self, pod: Pod, grace: int) -> None:
         await self._api.delete(Pod, pod.name, pod.namespace, uid=pod.uid, grace=max(grace, 1))
@@ -245,7 +263,7 @@ class KubernetesRuns:
             change: Fields = {"metadata": {"annotations": {names.SETTLED: due}}}
             if is_finished(job):
                 change["spec"] = {"ttlSecondsAfterFinished": keep}
-            await self._change(job, change)
+            await self._api.amend(job, change)
 
         found = [job for job in self._cluster.jobs_of(run) if names.SETTLED not in job.annotations]
         if keep:
@@ -287,12 +305,6 @@ class KubernetesRuns:
                     await self._delete(job)
                 except Exception as error:
                     log.warning("%s could not be removed: %s", job.name, error)
-
-    async def _change(self, job: Job, change: Fields) -> None:
-        try:
-            await self._api.patch(Job, job.name, change, job.namespace)
-        except KubernetesNotFound:
-            log.debug("%s is gone already", job.name)
 
 
 async def _each(work: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:

@@ -17,13 +17,13 @@ from penstock.engines.kubernetes.state.jobs import list_parts, select_current_po
 from penstock.engines.kubernetes.state.pods import PodRecord
 from penstock.engines.kubernetes.state.report import Snapshot, Wait, WaitReason, compute_report
 from penstock.engines.kubernetes.waiting.holds import gives_back_at
-from penstock.engines.kubernetes.waiting.reasons import WaitReasons
+from penstock.engines.kubernetes.waiting.reasons import PendingReasons
 from penstock.settings import Settings
 
 
 class Snapshots:
     def __init__(
-        self, cluster: Cluster, records: PodRecords, logs: LogCollector, reasons: WaitReasons, settings: Settings
+        self, cluster: Cluster, records: PodRecords, logs: LogCollector, reasons: PendingReasons, settings: Settings
     ) -> None:
         self._cluster, self._records, self._logs, self._reasons = cluster, records, logs, reasons
         self._pull_patience = timedelta(seconds=parse_duration(settings.pull_patience))

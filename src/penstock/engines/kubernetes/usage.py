@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -145,24 +145,24 @@ def _measure(before: _Sample, after: _Sample, texts: Texts, own: int) -> Measure
     )
 
 
-def _process(pid: int, percent: float, status: str, command: str, user_of: Callable[[str], str]) -> ProcessMeasure:
-    resident = _value(status, "VmRSS:")
+def _process(pid: int, percent: float, status: str, command: str, users: Mapping[str, str]) -> ProcessMeasure:
+    resident, uid = _value(status, "VmRSS:"), _value(status, "Uid:") or "?"
     return ProcessMeasure(
         pid=pid,
-        user=user_of(_value(status, "Uid:") or "?"),
+        user=users.get(uid, uid),
         cpu_percent=percent,
         memory_bytes=int(resident) * 1024 if resident else 0,
         command=command[:LONGEST_COMMAND],
     )
 
 
-def _users(passwd: str) -> Callable[[str], str]:
+def _users(passwd: str) -> dict[str, str]:
     known: dict[str, str] = {}
     for line in passwd.splitlines():
         words = line.split(":")
         if len(words) > 2:
             known.setdefault(words[2], words[0])
-    return lambda uid: known.get(uid, uid)
+    return known
 
 
 def _memory(texts: Texts) -> int | None:

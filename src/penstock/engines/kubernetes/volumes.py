@@ -18,8 +18,8 @@ from penstock.engines.kubernetes.api.errors import AlreadyExists, KubernetesForb
 from penstock.engines.kubernetes.api.objects import OVER, Pod
 from penstock.engines.kubernetes.api.resources import KubernetesStorageClass, PersistentVolumeClaim, whole
 from penstock.engines.kubernetes.namespaces import Namespaces
-from penstock.engines.kubernetes.spec.pod import Fields
-from penstock.engines.kubernetes.waiting.claims import FIRST_USE, why_not_bound
+from penstock.engines.kubernetes.spec import Fields
+from penstock.engines.kubernetes.waiting.reasons import FIRST_USE, why_not_bound
 from penstock.engines.shared.records import read_volume, volume_record
 from penstock.errors import Conflict, InUse, Invalid, Problem, Unavailable
 
@@ -37,10 +37,7 @@ class KubernetesClaims:
         self._made: dict[tuple[str, str], PersistentVolumeClaim] = {}
         """Claims that were created and not yet seen by the watch."""
         self._waiting: dict[tuple[str, str], asyncio.Event] = {}
-        self._unsubscribe = cluster.claims.subscribe(self._seen)
-
-    def close(self) -> None:
-        self._unsubscribe()
+        cluster.claims.subscribe(self._seen)
 
     def _seen(self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None) -> None:
         known = after or before

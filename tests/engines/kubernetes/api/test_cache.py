@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from penstock.engines.kubernetes.api import cache as cache_module
 from penstock.engines.kubernetes.api import client as api_module
 from penstock.engines.kubernetes.api.cache import Cache, EventCache, by_claim, by_node
 from penstock.engines.kubernetes.api.client import KubernetesApi
@@ -38,14 +39,11 @@ def by_n(item: KubernetesObject) -> Iterable[str]:
 async def until(cache: Cache[Any], holds: Callable[[], Any]) -> None:
     """Looks after each change, not in between."""
     changed = asyncio.Event()
-    end = cache.subscribe(lambda *_: changed.set())
-    try:
-        async with asyncio.timeout(60):
-            while not holds():
-                await changed.wait()
-                changed.clear()
-    finally:
-        end()
+    cache.subscribe(lambda *_: changed.set())
+    async with asyncio.timeout(60):
+        while not holds():
+            await changed.wait()
+            changed.clear()
 
 
 async def watch_from(api: KubernetesApi, version: str) -> None:
@@ -335,13 +333,14 @@ async def test_what_kubernetes_says_about_a_pod_is_found_in_order(api, rig_names
         assert events.about(made.uid)[0].times == 1
 
 
-async def test_events_are_bounded_by_object_by_number_and_by_kind(api, rig_namespace):
+async def test_events_are_bounded_by_number_and_by_kind(api, rig_namespace, monkeypatch):
+    monkeypatch.setattr(cache_module, "MOST_EVENTS", 4)
     bodies = [event(f"a{n}", "A", at=f"2026-01-01T00:00:0{n}Z") for n in range(5)]
     bodies += [event(f"b{n}", "B") for n in range(2)] + [event("n1", "N", kind="Node")]
     for body in bodies:
         body["involvedObject"]["namespace"] = rig_namespace
         body["metadata"]["namespace"] = rig_namespace
-    async with running(EventCache(api, rig_namespace, each=3, most=4)) as events:
+    async with running(EventCache(api, rig_namespace)) as events:
         for body in bodies:
             await api.create(KubernetesEvent, body, rig_namespace)
         await until(events, lambda: "b1" in names(events))

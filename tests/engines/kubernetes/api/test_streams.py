@@ -8,9 +8,10 @@ import os
 import pytest
 
 from penstock import errors
+from penstock.engines.base import Terminal
 from penstock.engines.kubernetes.api import streams
 from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesNotFound, KubernetesUnreachable
-from penstock.engines.kubernetes.api.streams import STDERR, STDOUT, V4, V5, ExecFailed
+from penstock.engines.kubernetes.api.streams import STDERR, STDOUT, ExecFailed
 from tests.engines.kubernetes.making import IMAGE, becomes, eventually, has_ended, started
 
 
@@ -32,7 +33,6 @@ async def output(session) -> tuple[bytes, bytes, int]:
 
 async def test_both_outputs_and_the_exit_code_come_back(api, namespace, box):
     async with await api.exec(box, namespace, ["sh", "-c", "echo out; echo err >&2; exit 7"]) as session:
-        assert session.protocol == V5
         assert await output(session) == (b"out\n", b"err\n", 7)
 
 
@@ -85,9 +85,9 @@ async def test_a_terminal_has_the_size_it_is_given(api, namespace, box):
                     return
 
         async with asyncio.timeout(60):
-            await session.resize(133, 37)
+            await session.resize(Terminal(columns=133, rows=37))
             await until(b"37 133\r\n")
-            await session.resize(80, 24)
+            await session.resize(Terminal(columns=80, rows=24))
             await until(b"24 80\r\n")
 
 
@@ -125,7 +125,7 @@ async def test_input_after_the_end_is_nothing(api, namespace, box):
         assert await session.exit_code() == 0
         await session.send(b"too late")
         await session.close_input()
-        await session.resize(80, 24)
+        await session.resize(Terminal(columns=80, rows=24))
 
 
 @pytest.mark.parametrize(
@@ -167,17 +167,6 @@ async def test_a_connection_that_breaks_is_no_exit_code(shaky, proxy, namespace,
         with pytest.raises(KubernetesUnreachable, match="broke"):
             await session.exit_code()
         await session.send(b"nobody")
-
-
-async def test_a_server_before_v5_is_spoken_to_as_it_wants(shaky, proxy, namespace, box, monkeypatch):
-    """This one still knows v4: asked for nothing else, it chooses that."""
-    asked = streams.upgrade() | {"Sec-WebSocket-Protocol": V4}
-    monkeypatch.setattr("penstock.engines.kubernetes.api.client.upgrade", lambda: asked)
-    async with await shaky.exec(box, namespace, ["sh", "-c", "read x; echo got $x; exit 3"], stdin=True) as session:
-        assert session.protocol == V4
-        await session.close_input()
-        await session.send(b"it\n")
-        assert await output(session) == (b"got it\n", b"", 3)
 
 
 async def test_a_quiet_session_is_kept_alive(api, namespace, box, monkeypatch):

@@ -37,7 +37,7 @@ async def seen(own_rig: Rig, own_namespace: str, tmp_path: Path) -> AsyncIterato
 
 
 async def a_node(seen: Observed, name: str = "node-1") -> Node:
-    return next(node for node in await seen.inventory.nodes() if node.name == name)
+    return next(node for node in seen.inventory.nodes() if node.name == name)
 
 
 def pool(node: Node) -> GpuPool:

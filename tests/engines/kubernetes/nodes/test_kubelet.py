@@ -28,6 +28,7 @@ from penstock.engines.kubernetes.nodes.kubelet import (
 )
 from penstock.errors import SettingsError
 from tests.engines.kubernetes.deployed import Deployed
+from tests.engines.kubernetes.rights import FOR_ITS_TOKEN, FOR_KUBELETS
 from tests.rig.cluster import Rig
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]
@@ -87,10 +88,10 @@ async def test_it_is_shown_a_token_that_opens_nothing_else(account: Deployed, se
     path = account.kubeconfig.parent / "nodes"
     shown = KubernetesApi.open(account.rig.control.certificates.write_kubeconfig(path, {"token": token}))
     try:
-        for verb, kind, part in doctor.FOR_KUBELETS:
+        for verb, kind, part in FOR_KUBELETS:
             assert await shown.may(verb, kind, subresource=part)
         assert not await shown.may("get", KubernetesNode, subresource="proxy")
-        for verb, kind, part in doctor.IN_NAMESPACE + doctor.IN_CLUSTER + doctor.FOR_ITS_TOKEN:
+        for verb, kind, part in doctor.IN_NAMESPACE + doctor.IN_CLUSTER + FOR_ITS_TOKEN:
             assert not await shown.may(verb, kind, account.jobs, subresource=part)
     finally:
         await shown.close()

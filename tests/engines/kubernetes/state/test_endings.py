@@ -13,9 +13,15 @@ from penstock.domain.workloads import Unit
 from penstock.engines.base import Presence, Report, Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects import Job, Pod
-from penstock.engines.kubernetes.state.endings import Intervention, judge_end
 from penstock.engines.kubernetes.state.jobs import list_parts, read_indexes, select_current_pods
-from penstock.engines.kubernetes.state.pods import PodRecord, mark_gone, merge_records, record_pod
+from penstock.engines.kubernetes.state.pods import (
+    Intervention,
+    PodRecord,
+    judge_end,
+    mark_gone,
+    merge_records,
+    record_pod,
+)
 from penstock.engines.kubernetes.state.report import LogProgress, Snapshot, Wait, WaitReason, compute_report
 
 START = datetime(2026, 11, 16, 0, 52, tzinfo=UTC)

@@ -21,8 +21,7 @@ from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.api.resources import KubernetesEvent, PersistentVolumeClaim
 from penstock.engines.kubernetes.events import list_run_events
 from penstock.engines.kubernetes.waiting.capacity import Autoscaler
-from penstock.engines.kubernetes.waiting.claims import why_not_bound
-from penstock.engines.kubernetes.waiting.reasons import WaitReasons
+from penstock.engines.kubernetes.waiting.reasons import PendingReasons, why_not_bound
 from penstock.engines.shared.images import describe_pull_failure
 from tests.engines.kubernetes.denying import denying_webhook
 from tests.engines.kubernetes.observed import Observed, observed
@@ -451,14 +450,12 @@ def test_a_quota_of_what_the_job_does_not_say() -> None:
 @pytest.mark.parametrize(
     ("causes", "reason"),
     [
-        ("1 node(s) were unschedulable.", Reason.VOLUME_NOT_READY),
         ("1 Insufficient cpu, 1 node(s) had volume node affinity conflict.", Reason.VOLUME_NOT_READY),
         ("1 Insufficient cpu, 1 node(s) were unschedulable.", Reason.NO_AVAILABLE_RESOURCES),
         ("2 Insufficient cpu.", Reason.NO_AVAILABLE_RESOURCES),
     ],
 )
-def test_nodes_of_which_the_scheduler_says_nothing_are_those_without_the_volume(causes: str, reason: Reason) -> None:
-    """Kubernetes 1.30 leaves them out of its sentence."""
+def test_a_volume_is_blamed_only_if_the_scheduler_says_so(causes: str, reason: Reason) -> None:
     message = f"0/2 nodes are available: {causes} preemption: 0/2 nodes are available: 2 Preemption is not helpful."
     waits = {"conditions": [{"type": "PodScheduled", "status": "False", "message": message}]}
     spec = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "local"}}]}
@@ -467,7 +464,7 @@ def test_nodes_of_which_the_scheduler_says_nothing_are_those_without_the_volume(
     bound = {"metadata": {"name": "local", "annotations": chosen}, "status": {"phase": "Bound"}}
     cluster: Any = SimpleNamespace(claims=SimpleNamespace(get=lambda *_: msgspec.convert(bound, PersistentVolumeClaim)))
     stock: Any = SimpleNamespace(node=lambda _: None, all=list)
-    assert WaitReasons(cluster, stock, Autoscaler(), None).why([], pod).reason is reason  # type: ignore[arg-type]
+    assert PendingReasons(cluster, stock, Autoscaler(), None).why([], pod).reason is reason  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -487,5 +484,5 @@ def test_the_steps_of_one_that_has_a_place(happened: list[str], state: State, sa
     pod = msgspec.convert({"metadata": {"name": "a", "uid": "u"}, "spec": spec, "status": status}, Pod)
     events = [msgspec.convert({"reason": reason, "type": "Normal"}, KubernetesEvent) for reason in happened]
     cluster: Any = SimpleNamespace(events=SimpleNamespace(about=lambda _: events))
-    why = WaitReasons(cluster, None, Autoscaler(), None).why([], pod)  # type: ignore[arg-type]
+    why = PendingReasons(cluster, None, Autoscaler(), None).why([], pod)  # type: ignore[arg-type]
     assert (why.state, why.message) == (state, said)

@@ -12,10 +12,8 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Generic, TypeVar
-
-from msgspec.structs import replace
 
 from penstock.domain.model import now
 from penstock.engines.kubernetes import names
@@ -29,13 +27,11 @@ from penstock.engines.kubernetes.api.errors import (
 )
 from penstock.engines.kubernetes.api.objects import (
     OVER,
-    Container,
     KubernetesObject,
     ObjectMeta,
     Pod,
     PodSpec,
     PodStatus,
-    PodVolume,
 )
 from penstock.engines.kubernetes.api.requests import RetryPauses
 from penstock.engines.kubernetes.api.resources import KubernetesEvent
@@ -119,10 +115,9 @@ class Cache(Generic[T]):
     def __len__(self) -> int:
         return len(self._items)
 
-    def subscribe(self, told: Listener[T]) -> Callable[[], None]:
-        """Call the listener with (before, after) of every change, one of them None at its ends; returns how to stop."""
+    def subscribe(self, told: Listener[T]) -> None:
+        """Call the listener with (before, after) of every change, one of them None at its ends."""
         self._told.append(told)
-        return lambda: self._told.remove(told)
 
     # keeping up to date
 
@@ -225,7 +220,7 @@ class Cache(Generic[T]):
         return before
 
     def _tell(self, before: T | None, after: T | None) -> None:
-        for told in tuple(self._told):
+        for told in self._told:
             try:
                 told(before, after)
             except Exception:
@@ -276,85 +271,48 @@ def trim_pod(pod: Pod, ours: Callable[[str], bool]) -> Pod | None:
         return pod
     if pod.status.phase in OVER:
         return None
-    return replace(
-        pod,
-        metadata=_meta(pod.metadata),
+    meta, spec = pod.metadata, pod.spec
+    return Pod(
+        metadata=ObjectMeta(
+            name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version
+        ),
         spec=PodSpec(
-            node_name=pod.spec.node_name,
-            containers=tuple(_container(each) for each in pod.spec.containers),
-            init_containers=tuple(_container(each) for each in pod.spec.init_containers),
-            volumes=tuple(_volume(each) for each in pod.spec.volumes if _is_claim(each)),
-            overhead=pod.spec.overhead,
+            node_name=spec.node_name,
+            containers=spec.containers,
+            init_containers=spec.init_containers,
+            volumes=spec.volumes,
+            overhead=spec.overhead,
         ),
         status=PodStatus(phase=pod.status.phase),
     )
 
 
-def _meta(meta: ObjectMeta) -> ObjectMeta:
-    return ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version)
-
-
-def _container(container: Container) -> Container:
-    resources = replace(container.resources, limits={})
-    return Container(name=container.name, resources=resources, restart_policy=container.restart_policy)
-
-
-def _volume(volume: PodVolume) -> PodVolume:
-    return PodVolume(
-        name=volume.name, persistent_volume_claim=volume.persistent_volume_claim, ephemeral=volume.ephemeral
-    )
-
-
-def _is_claim(volume: PodVolume) -> bool:
-    return volume.persistent_volume_claim is not None or volume.ephemeral is not None
-
-
 KINDS = ("Pod", "Job", "PersistentVolumeClaim")
-EACH, MOST = 30, 10_000
-_BEGINNING = datetime.min.replace(tzinfo=UTC)
+MOST_EVENTS = 10_000
 
 
 class EventCache(Cache[KubernetesEvent]):
-    """Keep the latest `each` events of an object and the latest `most` of all; Kubernetes itself forgets them after an
-    hour."""
+    """Keep the latest events of all objects; Kubernetes itself forgets them after an hour."""
 
     def __init__(
-        self,
-        api: KubernetesApi,
-        namespace: str | None = None,
-        *,
-        ours: Callable[[str], bool] = lambda _: True,
-        kinds: Collection[str] = KINDS,
-        each: int = EACH,
-        most: int = MOST,
+        self, api: KubernetesApi, namespace: str | None = None, *, ours: Callable[[str], bool] = lambda _: True
     ) -> None:
         super().__init__(
             api,
             KubernetesEvent,
             namespace,
             indexes={"about": lambda event: (event.involved_object.uid,)},
-            keep=lambda event: event if event.involved_object.kind in kinds and ours(event.namespace) else None,
+            keep=lambda event: event if event.involved_object.kind in KINDS and ours(event.namespace) else None,
         )
-        self._each, self._most = each, most
 
     def about(self, uid: str) -> list[KubernetesEvent]:
         """Return an object's events in the order in which they last happened."""
-        return sorted(self.by("about", uid), key=_when)
+        return sorted(self.by("about", uid), key=lambda event: event.order)
 
     def _put(self, item: KubernetesEvent) -> None:
         super()._put(item)
-        about = self.by("about", item.involved_object.uid)
-        if len(about) > self._each:
-            oldest = min(about, key=_when)
-            self._forget((oldest.namespace, oldest.name))
-        if len(self) > self._most:
+        if len(self) > MOST_EVENTS:
             self._forget(next(iter(self._items)))
-
-
-def _when(event: KubernetesEvent) -> tuple[datetime, int]:
-    """Sort by time; some parts of Kubernetes write whole seconds, so within a second the order of writing counts."""
-    version = event.metadata.resource_version
-    return (event.last_seen or _BEGINNING).replace(microsecond=0), int(version) if version.isdigit() else 0
 
 
 V = TypeVar("V")

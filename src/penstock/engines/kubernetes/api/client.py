@@ -7,7 +7,7 @@ import logging
 import random
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -26,7 +26,7 @@ from penstock.engines.kubernetes.api.errors import (
 from penstock.engines.kubernetes.api.objects import KubernetesObject, Pod
 from penstock.engines.kubernetes.api.requests import ApiRequests, lines
 from penstock.engines.kubernetes.api.resources import ServiceAccount
-from penstock.engines.kubernetes.api.streams import V4, ExecSession, upgrade
+from penstock.engines.kubernetes.api.streams import V4, V5, ExecSession, upgrade
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class ListMeta(msgspec.Struct):
     more: str = msgspec.field(name="continue", default="")
 
 
-class ListPage(msgspec.Struct, Generic[T]):
+class ObjectPage(msgspec.Struct, Generic[T]):
     metadata: ListMeta
     items: tuple[T, ...] | None = None
 
@@ -101,7 +101,6 @@ class KubernetesApi:
 
     @property
     def trouble(self) -> str | None:
-        """Why the last call failed; None when calls succeed."""
         return self._calls.trouble
 
     # reading
@@ -139,13 +138,13 @@ class KubernetesApi:
 
     async def pages(
         self, kind: type[T], namespace: str | None = None, *, labels: str | None = None, fields: str | None = None
-    ) -> AsyncGenerator[ListPage[T], None]:
+    ) -> AsyncGenerator[ObjectPage[T], None]:
         """List page by page. All pages show the cluster at one moment, their `metadata.version`; VersionGone if the
         server forgot it between two."""
         path, more = _path(kind, namespace), ""
         while True:
             params = _given(limit=PAGE, labelSelector=labels, fieldSelector=fields) | _given(**{"continue": more})
-            page: ListPage[T] = _decode(ListPage[kind], await self._calls.call("GET", path, params=params))  # type: ignore[valid-type]
+            page: ObjectPage[T] = _decode(ObjectPage[kind], await self._calls.call("GET", path, params=params))  # type: ignore[valid-type]
             yield page
             more = page.metadata.more
             if not more:
@@ -194,7 +193,6 @@ class KubernetesApi:
         *,
         container: str | None = None,
         follow: bool = False,
-        previous: bool = False,
         timestamps: bool = False,
         since: str | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
@@ -203,7 +201,6 @@ class KubernetesApi:
         params = _given(
             container=container,
             follow=follow,
-            previous=previous,
             timestamps=timestamps,
             sinceTime=since,
         )
@@ -227,17 +224,21 @@ class KubernetesApi:
         )
         return _decode(kind, answer)
 
-    async def patch(self, kind: type[T], name: str, change: Body | Sequence[Body], namespace: str | None = None) -> T:
-        """Change an object: a mapping is merged into it, a sequence is JSON patch operations."""
-        content = "merge-patch" if isinstance(change, Mapping) else "json-patch"
+    async def patch(self, kind: type[T], name: str, change: Body, namespace: str | None = None) -> T:
+        """Merge a change into an object."""
         answer = await self._calls.call(
             "PATCH",
             _path(kind, namespace, name),
             body=change,
             params={"fieldManager": MANAGER},
-            content=f"application/{content}+json",
+            content="application/merge-patch+json",
         )
         return _decode(kind, answer)
+
+    async def amend(self, found: KubernetesObject, change: Body) -> None:
+        """Merge a change into an object, unless it is gone by now."""
+        with suppress(KubernetesNotFound):
+            await self.patch(type(found), found.name, change, found.namespace)
 
     async def delete(
         self,
@@ -277,7 +278,7 @@ class KubernetesApi:
         params = _given(container=container, stdin=stdin, stdout=True, stderr=not tty, tty=tty)
         params["command"] = list(command)
         path = f"{_path(Pod, namespace, pod)}/exec"
-        response = await self._calls.upgraded(path, params, upgrade())
+        response = await self._calls.upgraded(path, params, upgrade(V5))
         return ExecSession(response, self.server)
 
     async def forward(self, pod: str, namespace: str, port: int) -> httpx2.Response:

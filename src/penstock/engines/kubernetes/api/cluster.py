@@ -38,9 +38,6 @@ OPEN_PATIENCE = 10.0
 RIGHTS_PATIENCE = 3.0
 """Seconds of these for asking what Penstock may see; without an answer the caches find out."""
 
-LONGEST_TIMER = 3600.0
-"""A later moment is checked again after this: clocks may be set in between."""
-
 T = TypeVar("T", bound=KubernetesObject)
 
 
@@ -235,11 +232,11 @@ class Cluster:
 
     def changed(self, run: Run) -> None:
         """Tell whoever listens that something about this run changed."""
-        self._changes.tell(run, _parts(self.jobs_of(run)))
+        self._changes.tell(run, sum(job.completions for job in self.jobs_of(run)))
 
     def changed_at(self, run: Run, moment: datetime) -> None:
         """Tell that this run changed when the moment has come, unless an earlier one is set."""
-        wait = min(max((moment - now()).total_seconds(), 0.0) + 0.01, LONGEST_TIMER)
+        wait = max((moment - now()).total_seconds(), 0.0) + 0.01
         loop = asyncio.get_running_loop()
         known = self._timers.get(run)
         if known and known.when() <= loop.time() + wait:
@@ -318,10 +315,6 @@ def _key(run: Run) -> str:
 def _by_run(found: KubernetesObject) -> Iterable[str]:
     run = names.run_of(found)
     return (_key(run),) if run else ()
-
-
-def _parts(jobs: Iterable[Job]) -> int:
-    return sum(job.completions for job in jobs)
 
 
 def _health(node: KubernetesNode) -> tuple[object, ...]:

@@ -2,8 +2,8 @@
 
 The only file that knows lightkube, which reads kubeconfigs and builds their TLS. Requests go through httpx2, in two
 pools: calls that are answered at once, and streams (watches, logs, terminals), so that thousands of streams do not
-stand in the way of a call. Credentials are a token, a token file that is rotated, or a program that prints one; those
-that are refused (401) are read anew from where they came from, once a request.
+stand in the way of a call. Credentials are a token, a file with one, or a program that prints one; those that are
+refused (401) are read anew from where they came from, once a request: a rotated file is found then.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 import httpx2
 import msgspec
@@ -32,41 +31,8 @@ from penstock import __version__
 from penstock.engines.kubernetes.api.errors import CredentialsExpired
 from penstock.errors import SettingsError
 
-FILE_SECONDS = 60
-"""Seconds after which a token's file is read again: the kubelet rotates it well before the old token ends."""
 PROGRAM_SECONDS = 30
 BEFORE_END = timedelta(seconds=30)
-
-
-class Credentials(Protocol):
-    async def header(self) -> str | None:
-        """The value of `Authorization`; None where a client certificate is enough."""
-
-
-class FixedHeader:
-    def __init__(self, header: str | None) -> None:
-        self._header = header
-
-    async def header(self) -> str | None:
-        return self._header
-
-
-class TokenFile:
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._header = ""
-        self._read_at = -float(FILE_SECONDS)
-
-    async def header(self) -> str | None:
-        if monotonic() - self._read_at >= FILE_SECONDS:
-            try:
-                self._header = f"Bearer {self._path.read_text().strip()}"
-            except OSError as error:
-                raise CredentialsExpired(
-                    f"the token {self._path} cannot be read: {error.strerror}", status=401
-                ) from error
-            self._read_at = monotonic()
-        return self._header
 
 
 class ExecCredentialStatus(msgspec.Struct):
@@ -94,11 +60,11 @@ class CredentialPlugin:
         self._printed: ExecCredentialStatus | None = None
         self._running = asyncio.Lock()
 
-    async def header(self) -> str | None:
+    async def token(self) -> str:
         async with self._running:
             if self._printed is None or _ending(self._printed):
                 self._printed = await self._run()
-            return f"Bearer {self._printed.token}"
+            return self._printed.token
 
     async def _run(self) -> ExecCredentialStatus:
         output = await self._output()
@@ -154,7 +120,8 @@ class ApiServer:
     config: SingleConfig
     proxy: str | None
     tls_name: str | None
-    credentials: Credentials
+    token: str | CredentialPlugin | None
+    """None where a client certificate is enough."""
 
     @property
     def user(self) -> User:
@@ -228,20 +195,20 @@ def _server_of(kubeconfig: KubeConfig, context: str | None, text: Mapping[str, A
         raise ConfigError("no context is chosen")
     clusters = {entry["name"]: entry["cluster"] for entry in text.get("clusters", ())}
     cluster = clusters.get(config.context.cluster, {})
-    return ApiServer(config, cluster.get("proxy-url"), cluster.get("tls-server-name"), _credentials(config))
+    return ApiServer(config, cluster.get("proxy-url"), cluster.get("tls-server-name"), _token(config))
 
 
-def _credentials(config: SingleConfig) -> Credentials:
+def _token(config: SingleConfig) -> str | CredentialPlugin | None:
     user = config.user or User()
     if user.token_file:
-        return TokenFile(Path(config.abs_file(user.token_file)))
+        return Path(config.abs_file(user.token_file)).read_text().strip()
     if user.token:
-        return FixedHeader(f"Bearer {user.token}")
+        return user.token
     if user.exec:
         return _program(user.exec, config)
     if user.auth_provider:
         raise ConfigError("auth-provider is gone from Kubernetes since 1.26; use the exec plug-in of your cluster")
-    return FixedHeader(None)
+    return None
 
 
 def _program(wanted: UserExec, config: SingleConfig) -> CredentialPlugin:
@@ -268,7 +235,6 @@ class Connection:
 
     @property
     def namespace(self) -> str:
-        """The namespace of the context, or of the pod we are in."""
         return self._target.config.namespace
 
     def tls_to_kubelets(self, authority: str) -> ssl.SSLContext:
@@ -302,8 +268,8 @@ class Connection:
             )
             if target.tls_name:
                 request.extensions["sni_hostname"] = target.tls_name
-            if authorization := await target.credentials.header():
-                request.headers["Authorization"] = authorization
+            if token := await target.token.token() if isinstance(target.token, CredentialPlugin) else target.token:
+                request.headers["Authorization"] = f"Bearer {token}"
             response = await client.send(request, stream=stream)
             if response.status_code != 401 or last:
                 break

@@ -142,7 +142,6 @@ class StatusDetails(msgspec.Struct):
 class KubernetesStatus(msgspec.Struct):
     """Kubernetes' own shape of an answer that is not an object."""
 
-    kind: str = ""
     status: str = ""
     message: str = ""
     reason: str = ""

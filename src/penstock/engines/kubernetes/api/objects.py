@@ -1,12 +1,10 @@
 """Kubernetes objects: what all have in common, pods and Jobs. Fields that are not named are skipped while decoding.
 
-20,000 pods are kept in memory at once, so the types are small: frozen, not followed by the garbage collector, tuples
-instead of lists, and words that repeat from object to object (phases, reasons, images, nodes) are one string for all.
+20,000 pods are kept in memory at once, so the garbage collector does not follow them: they have no cycles.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,10 +13,6 @@ from urllib.parse import quote
 
 import msgspec
 from msgspec import field
-from msgspec.structs import force_setattr
-
-FOREIGN_ANNOTATIONS = ("kubectl.kubernetes.io/", "deployment.kubernetes.io/", "volumes.kubernetes.io/controller-")
-"""Prefixes of annotations that are not kept: they repeat the object, or are notes among Kubernetes' own parts."""
 
 
 @dataclass(frozen=True)
@@ -49,24 +43,13 @@ def _segment(name: str) -> str:
 
 
 class ObjectPart(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A piece of an object. `one_for_all` names the fields whose words repeat from object to object."""
-
-    one_for_all: ClassVar[tuple[str, ...]] = ()
-
-    def __post_init__(self) -> None:
-        for name in self.one_for_all:
-            word = getattr(self, name)
-            if word:
-                force_setattr(self, name, sys.intern(word))
+    """A piece of an object."""
 
 
 class OwnerReference(ObjectPart, frozen=True):
     kind: str
     name: str
     uid: str
-    controller: bool = False
-
-    one_for_all = ("kind", "name", "uid")
 
 
 class ObjectMeta(ObjectPart, frozen=True):
@@ -79,15 +62,6 @@ class ObjectMeta(ObjectPart, frozen=True):
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     owner_references: tuple[OwnerReference, ...] = ()
-
-    one_for_all = ("namespace",)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, value in self.labels.items():
-            self.labels[name] = sys.intern(value)
-        for name in [name for name in self.annotations if name.startswith(FOREIGN_ANNOTATIONS)]:
-            del self.annotations[name]
 
 
 class KubernetesObject(ObjectPart, frozen=True):
@@ -125,8 +99,6 @@ class Condition(ObjectPart, frozen=True):
     message: str = ""
     last_transition_time: datetime | None = None
 
-    one_for_all = ("type", "status", "reason", "message")
-
     @property
     def true(self) -> bool:
         return self.status == "True"
@@ -147,16 +119,10 @@ class ObjectReference(ObjectPart, frozen=True):
     name: str = ""
     uid: str = ""
 
-    one_for_all = ("kind", "namespace")
-
 
 class VolumeMount(ObjectPart, frozen=True):
     name: str
     mount_path: str
-    read_only: bool = False
-    sub_path: str = ""
-
-    one_for_all = ("name", "mount_path")
 
 
 class Container(ObjectPart, frozen=True):
@@ -167,14 +133,9 @@ class Container(ObjectPart, frozen=True):
     restart_policy: str | None = None
     """`Always` on an init container makes it a sidecar."""
 
-    one_for_all = ("name", "image")
-
 
 class ClaimSource(ObjectPart, frozen=True):
     claim_name: str
-    read_only: bool = False
-
-    one_for_all = ("claim_name",)
 
 
 class PodVolume(ObjectPart, frozen=True):
@@ -183,26 +144,15 @@ class PodVolume(ObjectPart, frozen=True):
     ephemeral: dict[str, object] | None = None
     """If not None, the volume is a claim of the pod's own, named `{pod}-{volume}`."""
 
-    one_for_all = ("name",)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.ephemeral:
-            self.ephemeral.clear()
-
 
 class SchedulingGate(ObjectPart, frozen=True):
     name: str
-
-    one_for_all = ("name",)
 
 
 class SelectorRequirement(ObjectPart, frozen=True):
     key: str
     operator: str
     values: tuple[str, ...] = ()
-
-    one_for_all = ("key", "operator")
 
 
 class NodeSelectorTerm(ObjectPart, frozen=True):
@@ -234,8 +184,6 @@ class PodSpec(ObjectPart, frozen=True):
     overhead: dict[str, str] | None = None
     active_deadline_seconds: int | None = None
 
-    one_for_all = ("node_name", "restart_policy")
-
 
 class PodTemplate(ObjectPart, frozen=True):
     """What a Job makes its pods from."""
@@ -246,8 +194,6 @@ class PodTemplate(ObjectPart, frozen=True):
 class ContainerStateWaiting(ObjectPart, frozen=True):
     reason: str = ""
     message: str = ""
-
-    one_for_all = ("reason",)
 
 
 class ContainerStateRunning(ObjectPart, frozen=True):
@@ -261,8 +207,6 @@ class ContainerStateTerminated(ObjectPart, frozen=True):
     started_at: datetime | None = None
     finished_at: datetime | None = None
 
-    one_for_all = ("reason",)
-
 
 class ContainerState(ObjectPart, frozen=True):
     waiting: ContainerStateWaiting | None = None
@@ -270,22 +214,9 @@ class ContainerState(ObjectPart, frozen=True):
     terminated: ContainerStateTerminated | None = None
 
 
-NO_STATE = ContainerState()
-
-
 class ContainerStatus(ObjectPart, frozen=True):
     name: str
-    state: ContainerState = NO_STATE
-    last_state: ContainerState = NO_STATE
-    restart_count: int = 0
-    ready: bool = False
-
-    one_for_all = ("name",)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.last_state == NO_STATE:
-            force_setattr(self, "last_state", NO_STATE)
+    state: ContainerState = ContainerState()
 
 
 OVER = ("Succeeded", "Failed")
@@ -298,11 +229,7 @@ class PodStatus(ObjectPart, frozen=True):
     message: str = ""
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
-    init_container_statuses: tuple[ContainerStatus, ...] = ()
-    start_time: datetime | None = None
     nominated_node_name: str = ""
-
-    one_for_all = ("phase", "reason")
 
 
 class Pod(KubernetesObject, frozen=True):
@@ -320,34 +247,24 @@ class Pod(KubernetesObject, frozen=True):
                 yield f"{self.name}-{volume.name}"
 
     def container(self, name: str) -> ContainerStatus | None:
-        statuses = (*self.status.container_statuses, *self.status.init_container_statuses)
-        return next((status for status in statuses if status.name == name), None)
+        return next((status for status in self.status.container_statuses if status.name == name), None)
 
 
 class JobSpec(ObjectPart, frozen=True):
     parallelism: int | None = None
     completions: int | None = None
-    completion_mode: str = "NonIndexed"
     suspend: bool = False
-    backoff_limit: int | None = None
     backoff_limit_per_index: int | None = None
-    active_deadline_seconds: int | None = None
-    ttl_seconds_after_finished: int | None = None
     template: PodTemplate = PodTemplate()
-
-    one_for_all = ("completion_mode",)
 
 
 class JobStatus(ObjectPart, frozen=True):
     active: int = 0
-    ready: int = 0
     terminating: int = 0
     succeeded: int = 0
-    failed: int = 0
     completed_indexes: str = ""
     failed_indexes: str = ""
     start_time: datetime | None = None
-    completion_time: datetime | None = None
     conditions: tuple[Condition, ...] = ()
 
 

@@ -64,13 +64,17 @@ class ApiRequests:
             try:
                 answer = await self._once(method, path, params, sent, headers)
             except KubernetesUnavailable as error:
-                self._met(error)
+                if self.trouble is None:
+                    log.warning("%s; trying again", error.message)
+                self.trouble = error.message
                 pause = pauses.next(error)
                 if monotonic() + pause > end:
                     raise
                 await asyncio.sleep(pause)
             else:
-                self._well()
+                if self.trouble is not None:
+                    log.warning("the API server answers again")
+                self.trouble = None
                 return answer
 
     async def _once(
@@ -147,16 +151,6 @@ class ApiRequests:
             yield
         except (httpx2.HTTPError, httpx2.StreamError, TimeoutError) as error:
             raise errors.from_transport(error, self._connection.server) from error
-
-    def _met(self, error: KubernetesError) -> None:
-        if self.trouble is None:
-            log.warning("%s; trying again", error.message)
-        self.trouble = error.message
-
-    def _well(self) -> None:
-        if self.trouble is not None:
-            log.warning("the API server answers again")
-        self.trouble = None
 
 
 async def _leave(request: asyncio.Future[httpx2.Response]) -> None:

@@ -5,9 +5,8 @@ An amount (`100m`, `1536Mi`, `1e3`) that cannot be read counts as 0.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 
@@ -29,8 +28,6 @@ class Taint(ObjectPart, frozen=True):
     effect: str = ""
     value: str = ""
 
-    one_for_all = ("key", "effect", "value")
-
 
 class NodeSpec(ObjectPart, frozen=True):
     unschedulable: bool = False
@@ -40,14 +37,10 @@ class NodeSpec(ObjectPart, frozen=True):
 class NodeInfo(ObjectPart, frozen=True):
     kubelet_version: str = ""
 
-    one_for_all = ("kubelet_version",)
-
 
 class NodeAddress(ObjectPart, frozen=True):
     type: str
     address: str
-
-    one_for_all = ("type",)
 
 
 class DaemonEndpoint(ObjectPart, frozen=True):
@@ -64,10 +57,6 @@ class NodeStatus(ObjectPart, frozen=True):
     node_info: NodeInfo = NodeInfo()
     addresses: tuple[NodeAddress, ...] = ()
     daemon_endpoints: NodeDaemonEndpoints = NodeDaemonEndpoints()
-
-    def __post_init__(self) -> None:
-        for name, text in self.allocatable.items():
-            self.allocatable[name] = sys.intern(text)
 
 
 class KubernetesNode(KubernetesObject, frozen=True):
@@ -90,14 +79,10 @@ class ClaimSpec(ObjectPart, frozen=True):
     storage_class_name: str | None = None
     resources: ResourceRequirements = ResourceRequirements()
 
-    one_for_all = ("storage_class_name",)
-
 
 class ClaimStatus(ObjectPart, frozen=True):
     phase: str = ""
     capacity: dict[str, str] = {}
-
-    one_for_all = ("phase",)
 
 
 class PersistentVolumeClaim(KubernetesObject, frozen=True):
@@ -137,13 +122,19 @@ class KubernetesEvent(KubernetesObject, frozen=True):
     series: EventSeries | None = None
 
     kind = ResourceKind("Event", "events")
-    one_for_all = ("type", "reason")
 
     @property
     def last_seen(self) -> datetime | None:
         """When it last happened; older and newer parts of Kubernetes write that in different places."""
         repeated = self.series.last_observed_time if self.series else None
         return repeated or self.last_timestamp or self.event_time or self.metadata.creation_timestamp
+
+    @property
+    def order(self) -> tuple[datetime, int]:
+        """When it happened; some parts of Kubernetes write whole seconds, so within one the order of writing counts."""
+        version = self.metadata.resource_version
+        moment = self.last_seen or datetime.min.replace(tzinfo=UTC)
+        return moment.replace(microsecond=0), int(version) if version.isdecimal() else 0
 
     @property
     def times(self) -> int:

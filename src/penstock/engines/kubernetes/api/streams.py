@@ -1,9 +1,8 @@
 """Run a program in a container: input, outputs, terminal and exit code over one WebSocket.
 
-The API server speaks `v5.channel.k8s.io` (`v4` before 1.30, which cannot close the input): the first byte of each
-message says what it is for. The connection comes from httpx2, so certificates, tokens and proxies are those of every
-other request; wsproto makes the frames. Pings keep middlemen from closing a quiet terminal, and find out if the other
-end is gone.
+The API server speaks `v5.channel.k8s.io`: the first byte of each message says what it is for. The connection comes from
+httpx2, so certificates, tokens and proxies are those of every other request; wsproto makes the frames. Pings keep
+middlemen from closing a quiet terminal, and find out if the other end is gone.
 """
 
 from __future__ import annotations
@@ -20,10 +19,11 @@ import httpx2
 import msgspec
 from wsproto import ConnectionType
 from wsproto.connection import Connection, ConnectionState
-from wsproto.events import BytesMessage, CloseConnection, Event, Message, Ping, TextMessage
+from wsproto.events import BytesMessage, CloseConnection, Event, Ping
 from wsproto.utilities import ProtocolError
 
 from penstock import errors
+from penstock.engines.base import Terminal
 from penstock.engines.kubernetes.api import errors as failures
 from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesUnreachable
 
@@ -46,14 +46,14 @@ class ExecFailed(KubernetesError):
         return 127 if "file not found" in self.message or "no such file" in self.message else 126
 
 
-def upgrade(*protocols: str) -> dict[str, str]:
-    """The headers that ask for a WebSocket, by default one to a program."""
+def upgrade(protocol: str) -> dict[str, str]:
+    """The headers that ask for a WebSocket."""
     return {
         "Connection": "Upgrade",
         "Upgrade": "websocket",
         "Sec-WebSocket-Key": base64.b64encode(secrets.token_bytes(16)).decode(),
         "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Protocol": ", ".join(protocols or (V5, V4)),
+        "Sec-WebSocket-Protocol": protocol,
     }
 
 
@@ -77,8 +77,6 @@ class ExecSession:
         self._over = False
         self._unread_input = False
         self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._ping())]
-        self.protocol = response.headers.get("sec-websocket-protocol", V4)
-        """The protocol the server chose; V4 cannot tell the end of the input."""
 
     async def __aenter__(self) -> ExecSession:
         return self
@@ -97,12 +95,11 @@ class ExecSession:
 
     async def close_input(self) -> None:
         """Tell the program that its input has ended. On a terminal that is the user's Ctrl-D instead."""
-        if self.protocol == V5:
-            await self._write(BytesMessage(bytes((CLOSE, STDIN))))
+        await self._write(BytesMessage(bytes((CLOSE, STDIN))))
 
-    async def resize(self, columns: int, rows: int) -> None:
-        size = msgspec.json.encode({"Width": columns, "Height": rows})
-        await self._write(BytesMessage(bytes((RESIZE,)) + size))
+    async def resize(self, size: Terminal) -> None:
+        told = msgspec.json.encode({"Width": size.columns, "Height": size.rows})
+        await self._write(BytesMessage(bytes((RESIZE,)) + told))
 
     async def close(self) -> None:
         """End the connection, and with it (by a hangup) what still reads from a terminal."""
@@ -187,7 +184,7 @@ class ExecSession:
                 raise self._broken(str(error) or "it was cut") from error
 
     async def _heard(self, event: Event) -> None:
-        if isinstance(event, Message):
+        if isinstance(event, BytesMessage):
             await self._message(event)
         elif isinstance(event, Ping):
             await self._write(event.response())
@@ -196,9 +193,9 @@ class ExecSession:
                 raise self._broken(event.reason or f"closed with {event.code}")
             self._over = True
 
-    async def _message(self, event: Message[Any]) -> None:
+    async def _message(self, event: BytesMessage) -> None:
         """Take a message in; of one in pieces only the first names the channel."""
-        data = event.data.encode() if isinstance(event, TextMessage) else bytes(event.data)
+        data = bytes(event.data)
         if self._channel is None and data:
             self._channel, data = data[0], data[1:]
         if self._channel == ERROR:

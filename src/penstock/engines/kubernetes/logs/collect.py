@@ -25,7 +25,7 @@ from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import KubernetesError
 from penstock.engines.kubernetes.api.objects import Pod
 from penstock.engines.kubernetes.api.requests import RetryPauses
-from penstock.engines.kubernetes.logs.files import GONE, KeptLog, LogWakeups, prepare, read_position
+from penstock.engines.kubernetes.logs.files import GONE, KeptLog, LogFollowers, prepare, read_position
 from penstock.engines.kubernetes.logs.stream import NS, LogIncomplete, LogLine, follow_log
 from penstock.engines.kubernetes.pod_records import PodRecords
 from penstock.engines.kubernetes.state.pods import PodRecord
@@ -70,7 +70,7 @@ class LogCollector:
         self._api, self._cluster, self._records = api, cluster, records
         self._limit, self._limit_text = parse_bytes(limit), limit
         self._units: dict[Unit, _UnitLog] = {}
-        self.wakes = LogWakeups()
+        self.followers = LogFollowers()
         self._turns = _FairShare()
         self._last_reads = asyncio.Semaphore(LAST_READS)
         self.threads = ThreadPoolExecutor(4, "penstock-logs")
@@ -90,7 +90,7 @@ class LogCollector:
 
     def see(self, run: Run, record: PodRecord) -> None:
         """Take in the newest state of a unit's pod: its log is followed from when its container runs."""
-        self.wakes.ring(run, record.part)
+        self.followers.ring(run, record.part)
         if not record.ran:
             return
         unit = self._units.get((run, record.part))
@@ -148,7 +148,7 @@ class LogCollector:
                 log.exception("the log of %s, part %d: a defect; trying again", run.workload_id, part)
                 await asyncio.sleep(DEFECT_SECONDS)
         unit.task = None
-        self.wakes.ring(run, part)
+        self.followers.ring(run, part)
         self._cluster.changed(run)
 
     async def _collect_once(self, run: Run, part: int, unit: _UnitLog) -> None:
@@ -158,7 +158,7 @@ class LogCollector:
         kept_log = KeptLog(run_dir, part, self._limit)
         try:
             kept_log.resume(unit.record.uid, there=pod is not None)
-            writer = _Writer(kept_log, unit, lambda: self.wakes.ring(run, part), self._turns)
+            writer = _Writer(kept_log, unit, lambda: self.followers.ring(run, part), self._turns)
             try:
                 if pod:
                     await self._read(pod, unit, writer)
@@ -211,7 +211,7 @@ class LogCollector:
                 tasks.append(task)
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.get_running_loop().run_in_executor(self.threads, _erase, self._records.run_dir(run))
-        self.wakes.close(run)
+        self.followers.let_go(run)
 
 
 class _FairShare:
@@ -306,7 +306,7 @@ class CollectedLogs:
 
     async def _wake_those_who_follow(self) -> None:
         async for run in self._cluster.changes():
-            self._collector.wakes.ring_all(run)
+            self._collector.followers.ring_all(run)
 
     def read(self, run: Run, part: int, query: LogQuery) -> AsyncIterator[bytes]:
         return self._follow(run, part, query) if query.follow else self._read_now(run, part, query)
@@ -324,9 +324,9 @@ class CollectedLogs:
         reader = LogReader(self._records.run_dir(run), part)
         reader.refresh()
         offset = await reader.start(query, self._collector.threads)
-        with self._collector.wakes.listen(run, part) as wake:
+        with self._collector.followers.listen(run, part) as follower:
             while True:
-                turn, over = wake.turn, wake.closed or self._is_over(run, part)
+                over = follower.is_removed or self._is_over(run, part)
                 reader.refresh()
                 while (found := reader.read(offset))[0]:
                     data, offset = found
@@ -334,7 +334,7 @@ class CollectedLogs:
                     await asyncio.sleep(0)
                 if over:
                     return
-                await wake.next(turn)
+                await follower.next()
 
     def _is_over(self, run: Run, part: int) -> bool:
         """Has the unit ended? Asked before the last look at the files, so that nothing is missed."""

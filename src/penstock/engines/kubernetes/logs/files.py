@@ -25,6 +25,8 @@ from penstock.engines.shared.files import replace, sync_directory
 from penstock.engines.shared.logfile import ENTRY, LogFile, segment_name
 
 PAGE = 4096
+PAUSE = 0.02
+"""Seconds between two wake-ups of a follower."""
 GONE = "the pod was gone before its last output could be read"
 _SEGMENT = re.compile(r"rank-(\d+)\.(\d+)\.log\Z")
 
@@ -35,7 +37,6 @@ class LogPosition(msgspec.Struct, frozen=True, omit_defaults=True):
     offset: int = 0
     times: tuple[int, ...] = ()
     part: int = 0
-    restarts: int = 0
     done: bool = False
     """Nothing more will come."""
 
@@ -81,7 +82,7 @@ class KeptLog(LogFile):
         end = self._starts[-1] + self._length(self._starts[-1]) if self._starts else 0
         self._offset = end
         if known.uid == uid and known.offset <= end:
-            self.mark = LogMark(known.times, known.part, known.restarts)
+            self.mark = LogMark(known.times, known.part)
             if there:
                 self._cut(known.offset)
         elif there and known.uid in ("", uid):
@@ -109,7 +110,7 @@ class KeptLog(LogFile):
         self.write(start + f"[penstock] {sentence}\n".encode(), self.last / NS)
 
     def save(self, *, done: bool = False) -> None:
-        position = LogPosition(self._uid, self._offset, self.mark.times, self.mark.part, self.mark.restarts, done)
+        position = LogPosition(self._uid, self._offset, self.mark.times, self.mark.part, done)
         os.pwrite(self._page, msgspec.json.encode(position).ljust(PAGE, b"\0"), 0)
 
     def finish(self) -> None:
@@ -185,87 +186,51 @@ def _sync(path: Path) -> None:
         os.close(fd)
 
 
-# wake-ups of those who follow
-
-
-PAUSE, CROWD, CROWDED_PAUSE = 0.02, 50, 0.2
-"""Seconds between two wake-ups of the followers of a log, what many followers are, and their seconds."""
-
-
-class LogWakeup:
-    """Wakes the followers of one unit's log; several lines in quick succession wake them once, a moment later."""
+class LogFollower:
+    """Somebody who waits for more of one unit's log."""
 
     def __init__(self) -> None:
-        self.turn = 0
-        """Grows with every ring: read the turn, look at the files, then wait for the next."""
-        self.followers = 0
-        self.closed = False
+        self._rung = asyncio.Event()
+        self.is_removed = False
         """Nothing more will come: the run was removed."""
-        self._waiting: set[asyncio.Future[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._last = float("-inf")
 
     def ring(self) -> None:
-        loop = asyncio.get_running_loop()
-        pause = CROWDED_PAUSE if self.followers > CROWD else PAUSE
-        wait = self._last + pause - loop.time()
-        if wait <= 0:
-            self._ring()
-        elif self._timer is None:
-            self._timer = loop.call_later(wait, self._ring)
+        self._rung.set()
 
-    def _ring(self) -> None:
-        self._timer = None
-        self._last = asyncio.get_running_loop().time()
-        self.turn += 1
-        for future in self._waiting:
-            if not future.done():
-                future.set_result(None)
-        self._waiting.clear()
-
-    async def next(self, turn: int) -> None:
-        """Return once it has rung since `turn`."""
-        if self.turn != turn or self.closed:
-            return
-        future = asyncio.get_running_loop().create_future()
-        self._waiting.add(future)
-        try:
-            await future
-        finally:
-            self._waiting.discard(future)
-
-    def close(self) -> None:
-        if self._timer:
-            self._timer.cancel()
+    async def next(self) -> None:
+        """Return once it has rung since the last time, some times a second at most."""
+        await asyncio.sleep(PAUSE)
+        await self._rung.wait()
+        self._rung.clear()
 
 
-class LogWakeups:
+class LogFollowers:
     def __init__(self) -> None:
-        self._wakes: dict[tuple[Run, int], LogWakeup] = {}
+        self._followers: dict[tuple[Run, int], set[LogFollower]] = {}
 
     def ring(self, run: Run, part: int) -> None:
-        if wake := self._wakes.get((run, part)):
-            wake.ring()
+        for follower in self._followers.get((run, part), ()):
+            follower.ring()
+
+    def _of(self, run: Run) -> list[LogFollower]:
+        return [follower for (of, _), each in self._followers.items() if of == run for follower in each]
 
     def ring_all(self, run: Run) -> None:
-        for (of, _), wake in list(self._wakes.items()):
-            if of == run:
-                wake.ring()
+        for follower in self._of(run):
+            follower.ring()
 
-    def close(self, run: Run) -> None:
-        for (of, _), wake in list(self._wakes.items()):
-            if of == run:
-                wake.closed = True
-                wake.ring()
+    def let_go(self, run: Run) -> None:
+        for follower in self._of(run):
+            follower.is_removed = True
+            follower.ring()
 
     @contextmanager
-    def listen(self, run: Run, part: int) -> Iterator[LogWakeup]:
-        wake = self._wakes.setdefault((run, part), LogWakeup())
-        wake.followers += 1
+    def listen(self, run: Run, part: int) -> Iterator[LogFollower]:
+        follower = LogFollower()
+        self._followers.setdefault((run, part), set()).add(follower)
         try:
-            yield wake
+            yield follower
         finally:
-            wake.followers -= 1
-            if not wake.followers:
-                wake.close()
-                self._wakes.pop((run, part), None)
+            self._followers[run, part].discard(follower)
+            if not self._followers[run, part]:
+                del self._followers[run, part]

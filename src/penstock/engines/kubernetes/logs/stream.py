@@ -22,7 +22,7 @@ from typing import NamedTuple
 from penstock.domain.model import now
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesUnavailable
-from penstock.engines.kubernetes.api.objects import ContainerStatus, Pod
+from penstock.engines.kubernetes.api.objects import OVER, ContainerStatus, Pod
 from penstock.engines.kubernetes.api.requests import RetryPauses
 
 KEPT = 128
@@ -40,14 +40,12 @@ class LogLine(NamedTuple):
 
 
 class LogMark:
-    """How far a reader has come. Made again from `times`, `part` and `restarts`, it goes on at the same byte."""
+    """How far a reader has come. Made again from `times` and `part`, it goes on at the same byte."""
 
-    def __init__(self, times: Iterable[int] = (), part: int = 0, restarts: int = 0) -> None:
+    def __init__(self, times: Iterable[int] = (), part: int = 0) -> None:
         self._times = deque(times, KEPT)
         self.part = part
         """Bytes read of the last line, if it was not at its end."""
-        self.restarts = restarts
-        """How often the container that is read was restarted."""
 
     @property
     def times(self) -> tuple[int, ...]:
@@ -191,7 +189,7 @@ async def follow_log(
     of its log is gone.
 
     `look` returns the pod as it is now, best from a cache; without it the API server is asked. `lost` is told where
-    something is missing in between: of a container that was restarted a node keeps the log of one run.
+    something is missing in between.
     """
     follower = _Follower(api, pod, container, mark or LogMark(), look, lost)
     while not follower.done:
@@ -211,60 +209,33 @@ class _Follower:
         self._lost = lost
         self._pauses = RetryPauses()
         self._trouble: KubernetesError | None = None
-        self._read_to_end = False
-        """The log of the last run of the container was read to its end; until the next run there is nothing to ask for.
-        """
-        self._had_all = False
         self._ended_well: datetime | None = None
         """When a followed log last came to its end, as it does with its container's."""
         self.done = False
 
     async def answer(self) -> AsyncGenerator[LogLine, None]:
-        """Yield what is new in one answer of the kubelet, and before that the rest of the container's run before a
-        restart."""
-        status = _status(self._pod, self._container)
-        over = _over(self._pod, status)
-        restarts = status.restart_count - self._mark.restarts
-        if restarts > 0:
-            async with aclosing(self._read(previous=True)) as lines:
-                async for line in lines:
-                    yield line
-            if isinstance(self._trouble, KubernetesUnavailable):
-                return
-            self._say_what_is_missing(restarts)
-            self._mark.restarts, self._read_to_end = status.restart_count, False
-        if status.state.running or (not self._read_to_end and _has_run(status)):
+        """Yield what is new in one answer of the kubelet. No container of a job is ever restarted."""
+        status = self._pod.container(self._container)
+        over = self._pod.status.phase in OVER or bool(status and status.state.terminated)
+        if status and (status.state.running or status.state.terminated):
             async with aclosing(self._read(follow=not over)) as lines:
                 async for line in lines:
                     yield line
-            self._had_all = self._trouble is None
             if not over:
-                self._ended_well = now() if self._had_all else None
-            self._read_to_end = self._had_all and not status.state.running
-        self._judge(over, status)
-
-    def _say_what_is_missing(self, restarts: int) -> None:
-        """Report output that is missing after restarts: a node keeps the log of one run before the current one."""
-        if restarts == 1:
-            missing = self._trouble and not self._had_all
-        else:
-            missing = self._trouble or not self._had_all or restarts > 2
-        if missing and self._lost:
-            self._lost("what the container printed before it was restarted is not there any more")
-
-    def _judge(self, over: bool, status: ContainerStatus) -> None:
+                self._ended_well = None if self._trouble else now()
         if over and not isinstance(self._trouble, KubernetesUnavailable):
             self.done = True
             if self._trouble and not self._was_followed_to_the_end(status):
                 raise LogIncomplete(self._trouble.message, status=self._trouble.status)
 
-    def _was_followed_to_the_end(self, status: ContainerStatus) -> bool:
+    def _was_followed_to_the_end(self, status: ContainerStatus | None) -> bool:
         """Was it followed until after its container ended? Then its log is whole, though a deleted pod is often gone
         before a last look."""
-        ended = status.state.terminated and status.state.terminated.finished_at
+        state = status.state.terminated if status else None
+        ended = state.finished_at if state else None
         return bool(ended and self._ended_well and ended <= self._ended_well + SECOND)
 
-    async def _read(self, *, follow: bool = False, previous: bool = False) -> AsyncGenerator[LogLine, None]:
+    async def _read(self, *, follow: bool) -> AsyncGenerator[LogLine, None]:
         answer = LineFilter(self._mark)
         self._trouble = None
         try:
@@ -273,7 +244,6 @@ class _Follower:
                 self._pod.namespace,
                 container=self._container,
                 follow=follow,
-                previous=previous,
                 timestamps=True,
                 since=self._mark.since,
             ) as chunks:
@@ -305,24 +275,3 @@ class _Follower:
 
     async def _ask(self) -> Pod | None:
         return await self._api.find(Pod, self._pod.name, self._pod.namespace)
-
-
-def _status(pod: Pod, container: str) -> ContainerStatus:
-    return pod.container(container) or ContainerStatus(container)
-
-
-def _has_run(status: ContainerStatus) -> bool:
-    return bool(status.state.terminated or status.last_state.terminated)
-
-
-def _over(pod: Pod, status: ContainerStatus) -> bool:
-    """Has the container ended for good?"""
-    if pod.status.phase in ("Succeeded", "Failed"):
-        return True
-    ended = status.state.terminated
-    if ended is None:
-        return False
-    policy = pod.spec.restart_policy
-    return (
-        policy == "Never" or (policy == "OnFailure" and ended.exit_code == 0) or bool(pod.metadata.deletion_timestamp)
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 
@@ -16,7 +15,6 @@ from penstock.engines.kubernetes.api.resources import KubernetesNode, Taint, add
 CPU, MEMORY, DISK = "cpu", "memory", "ephemeral-storage"
 UNNAMED = "GPU"
 """The product of GPUs on a node that does not name them."""
-AT_ONCE = 200
 _HINDERS = ("NoSchedule", "NoExecute")
 _SAID_ELSEWHERE = ("node.kubernetes.io/",)
 """Taints that Kubernetes sets and the state of the node explains better."""
@@ -56,23 +54,13 @@ class Inventory:
         cluster.nodes.subscribe(self._node_changed)
         cluster.pods.subscribe(self._pod_changed)
 
-    async def nodes(self) -> list[domain.Node]:
+    def nodes(self) -> list[domain.Node]:
         """Return all nodes; while the cluster does not answer, as they were before and not ready."""
         self._cluster.require()
-        found = await self.count()
+        found = sorted(self.all(), key=lambda node: node.name)
         if trouble := self._cluster.trouble():
             old = {"ready": False, "message": f"as last known: {trouble}"}
             return [node.model_copy(update=old) for node in found]
-        return found
-
-    async def count(self) -> list[domain.Node]:
-        names_ = sorted(node.name for node in self._nodes.all())
-        found = []
-        for number, name in enumerate(names_):
-            if counted := self.node(name):
-                found.append(counted)
-            if number % AT_ONCE == AT_ONCE - 1:
-                await asyncio.sleep(0)  # the first time, thousands are counted
         return found
 
     def node(self, name: str) -> domain.Node | None:

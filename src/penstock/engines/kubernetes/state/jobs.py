@@ -11,8 +11,7 @@ from penstock.domain.model import iso
 from penstock.domain.states import Reason, State
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.objects import Job, condition
-from penstock.engines.kubernetes.state.endings import Intervention, is_own
-from penstock.engines.kubernetes.state.pods import PodRecord
+from penstock.engines.kubernetes.state.pods import Intervention, PodRecord, is_own
 from penstock.engines.shared.endings import UnitEnd
 
 

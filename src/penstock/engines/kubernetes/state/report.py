@@ -12,7 +12,6 @@ from penstock.domain.states import WAITING, Reason, State
 from penstock.domain.workloads import Unit
 from penstock.engines.base import Presence, Report, Run
 from penstock.engines.kubernetes.api.objects import Job, Pod
-from penstock.engines.kubernetes.state.endings import Intervention, find_peak, is_own, judge_end, timed_out
 from penstock.engines.kubernetes.state.jobs import (
     RunParts,
     is_failing,
@@ -21,7 +20,7 @@ from penstock.engines.kubernetes.state.jobs import (
     read_intervention,
     read_part_verdicts,
 )
-from penstock.engines.kubernetes.state.pods import PodRecord
+from penstock.engines.kubernetes.state.pods import Intervention, PodRecord, find_peak, is_own, judge_end, timed_out
 from penstock.engines.shared.endings import UnitEnd
 from penstock.engines.shared.exit_codes import describe
 

@@ -26,10 +26,10 @@ from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesNotFound
+from penstock.engines.kubernetes.api.errors import KubernetesError
 from penstock.engines.kubernetes.api.objects import Job, Pod, condition
 from penstock.engines.kubernetes.nodes.inventory import Inventory
-from penstock.engines.kubernetes.spec.pod import Fields, build_affinity
+from penstock.engines.kubernetes.spec import Fields, build_affinity
 from penstock.engines.kubernetes.state.jobs import (
     awaits_product,
     is_array,
@@ -40,8 +40,13 @@ from penstock.engines.kubernetes.state.jobs import (
     read_placement,
     write_placement,
 )
-from penstock.engines.kubernetes.waiting.capacity import count_room, explain_lack_of_room, read_autoscaler
-from penstock.engines.kubernetes.waiting.shortage import wanted_node, wanted_products
+from penstock.engines.kubernetes.waiting.capacity import (
+    count_room,
+    explain_lack_of_room,
+    read_autoscaler,
+    wanted_node,
+    wanted_products,
+)
 from penstock.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -83,7 +88,7 @@ class Gang:
             run, before = self._trying
             job = _gang_job(self._cluster, run)
             suspended_again = job and job.spec.suspend and job.metadata.resource_version != before
-            if job is None or suspended_again or self._is_placed(run, job):
+            if job is None or suspended_again or self._placed(run) >= job.completions:
                 self._trying = None
         return self._trying is not None
 
@@ -93,13 +98,10 @@ class Gang:
         if job is None:
             self._short.discard(run)
             return
-        try:
-            if job.spec.suspend:
-                await self._resume(run, job)
-            else:
-                await self._give_back(run, job)
-        except KubernetesNotFound:
-            log.debug("%s is gone", job.name)
+        if job.spec.suspend:
+            await self._resume(run, job)
+        else:
+            await self._give_back(run, job)
 
     async def _give_back(self, run: Run, job: Job) -> None:
         due = gives_back_at(self._cluster, run, self._timeout)
@@ -115,7 +117,7 @@ class Gang:
         change = {"metadata": {"annotations": annotations}, "spec": {"suspend": True}}
         self._short.discard(run)
         self._has_new_room(run, job)  # which remembers that there is none
-        await self._api.patch(Job, job.name, change, job.namespace)
+        await self._api.amend(job, change)
 
     def _pause(self, job: Job, tries: int) -> timedelta:
         """Choose the pause before the next try; a short one where an autoscaler brings nodes, since it takes away those
@@ -139,7 +141,7 @@ class Gang:
         self._short.discard(run)
         log.info("%s tries again to find places", job.name)
         try:
-            await self._api.patch(Job, job.name, {"spec": {"suspend": False}}, job.namespace)
+            await self._api.amend(job, {"spec": {"suspend": False}})
         except KubernetesError:
             if self._trying and self._trying[0] == run:
                 self._trying = None
@@ -153,9 +155,6 @@ class Gang:
             self._short.add(run)
             return False
         return run in self._short
-
-    def _is_placed(self, run: Run, job: Job) -> bool:
-        return self._placed(run) >= job.completions
 
     def _placed(self, run: Run) -> int:
         return sum(bool(pod.spec.node_name) for pod in self._cluster.pods_of(run))
@@ -215,10 +214,7 @@ class Products:
                 continue
             self.awaited.add(run)
             if found := self._meant(job):
-                try:
-                    await self._name(job, found)
-                except KubernetesNotFound:
-                    log.debug("%s is gone", job.name)
+                await self._name(job, found)
 
     def _meant(self, job: Job) -> list[str]:
         try:
@@ -235,7 +231,7 @@ class Products:
         spec: Fields = {"template": {"spec": {"affinity": build_affinity(products, wanted_node(job.pod()))}}}
         if is_array(job) or job.completions < 2:
             spec["suspend"] = False
-        await self._api.patch(Job, job.name, {"spec": spec}, job.namespace)
+        await self._api.amend(job, {"spec": spec})
 
 
 def _may_be_named(job: Job) -> bool:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import suppress
 
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import KubernetesConflict, KubernetesNotFound
+from penstock.engines.kubernetes.api.errors import KubernetesConflict
 from penstock.engines.kubernetes.api.objects import OVER, Job, Pod
+from penstock.engines.kubernetes.spec import Fields
 from penstock.engines.kubernetes.state.jobs import is_array, is_given_up
 from penstock.engines.kubernetes.state.report import Snapshot, Wait
 from penstock.engines.kubernetes.waiting.kueue import suspend_patch
@@ -50,16 +52,12 @@ async def _give_up(api: KubernetesApi, cluster: Cluster, run: Run, part: int, wa
     said = (reason.message or "It could not start").rstrip(".")
     text = _verdict_text(reason.ends_as or Reason.LAUNCH_FAILED, said)
     log.info("%s is given up: %s", job.name, said)
-    try:
-        if wait.pod and _others_go_on(cluster, run, job, wait.pod):
-            change = {"metadata": {"annotations": {f"{names.VERDICT}-{part}": text}}}
-            await api.patch(Job, job.name, change, job.namespace)
+    if wait.pod and _others_go_on(cluster, run, job, wait.pod):
+        await api.amend(job, _annotate(f"{names.VERDICT}-{part}", text))
+        with suppress(KubernetesConflict):  # another pod has its name by now
             await api.delete(Pod, wait.pod.name, wait.pod.namespace, uid=wait.pod.uid)
-        else:
-            change = {"metadata": {"annotations": {names.VERDICT: text}}}
-            await api.patch(Job, job.name, change | await suspend_patch(api, job), job.namespace)
-    except (KubernetesNotFound, KubernetesConflict):
-        log.debug("%s is gone already", job.name)
+    else:
+        await api.amend(job, _annotate(names.VERDICT, text) | await suspend_patch(api, job))
 
 
 async def end_lost_node(api: KubernetesApi, job: Job, part: int, node: str) -> None:
@@ -69,11 +67,7 @@ async def end_lost_node(api: KubernetesApi, job: Job, part: int, node: str) -> N
     if job.spec.suspend or name in job.annotations or job.completions < 2 or is_array(job):
         return
     text = _verdict_text(Reason.NODE_LOST, f"Its node {node} was lost")
-    change = {"metadata": {"annotations": {name: text}}}
-    try:
-        await api.patch(Job, job.name, change | await suspend_patch(api, job), job.namespace)
-    except KubernetesNotFound:
-        log.debug("%s is gone already", job.name)
+    await api.amend(job, _annotate(name, text) | await suspend_patch(api, job))
 
 
 def _others_go_on(cluster: Cluster, run: Run, job: Job, pod: Pod) -> bool:
@@ -82,6 +76,10 @@ def _others_go_on(cluster: Cluster, run: Run, job: Job, pod: Pod) -> bool:
         for other in cluster.pods_of(run)
         if other.labels.get(names.JOB_NAME) == job.name
     )
+
+
+def _annotate(name: str, text: str) -> Fields:
+    return {"metadata": {"annotations": {name: text}}}
 
 
 def _verdict_text(reason: Reason, said: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from penstock.background import Tasks
@@ -18,7 +17,7 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cache import Cache
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
-from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesForbidden, KubernetesNotFound
+from penstock.engines.kubernetes.api.errors import KubernetesError, KubernetesForbidden
 from penstock.engines.kubernetes.api.objects import (
     Condition,
     Job,
@@ -27,7 +26,7 @@ from penstock.engines.kubernetes.api.objects import (
     ResourceKind,
     condition,
 )
-from penstock.engines.kubernetes.spec.pod import Fields
+from penstock.engines.kubernetes.spec import Fields
 from penstock.engines.kubernetes.state.jobs import is_array, is_finished, is_given_up
 
 log = logging.getLogger(__name__)
@@ -88,10 +87,8 @@ async def deactivate(api: KubernetesApi, job: Job) -> bool:
     try:
         kind = await find_workload_kind(api)
         for found in await api.list(kind, job.namespace, labels=f"{GROUP}/job-uid={job.uid}") if kind else ():
-            await api.patch(kind or QueuedWorkload, found.name, {"spec": {"active": False}}, found.namespace)
+            await api.amend(found, {"spec": {"active": False}})
             told = True
-    except KubernetesNotFound:
-        log.debug("%s is in no queue any more", job.name)
     except KubernetesForbidden as error:
         log.warning("%s may be started again by its queue: %s", job.name, error.message)
     return told
@@ -104,16 +101,14 @@ class KueueQueues:
         self._tasks = Tasks()
         self._told: dict[str, datetime] = {}
         """Since when Kueue should have suspended a Job, by its uid."""
-        self._unsubscribe: Callable[[], None] = lambda: None
 
     def open(self) -> None:
         """After the cluster's own `open`."""
-        self._unsubscribe = self._cluster.jobs.subscribe(self._seen)
+        self._cluster.jobs.subscribe(self._seen)
         for job in list(self._cluster.jobs.all()):
             self._seen(None, job)
 
     async def close(self) -> None:
-        self._unsubscribe()
         await self._tasks.close()
         if self._workloads:
             await self._workloads.close()
@@ -172,10 +167,7 @@ class KueueQueues:
             self._cluster.changed_at(run, due)
             return
         log.info("%s is suspended, since Kueue did not", job.name)
-        try:
-            await self._api.patch(Job, job.name, SUSPENDED, job.namespace)
-        except KubernetesNotFound:
-            log.debug("%s is gone already", job.name)
+        await self._api.amend(job, SUSPENDED)
 
 
 def _is_to_end(job: Job) -> bool:

@@ -1,6 +1,7 @@
 """Explain why a run has not started yet, from pod conditions, events, claims and the inventory.
 
-What will not mend itself says so (`ends_as`): Kubernetes would wait for ever, the server does not.
+What will not mend itself says so (`ends_as`): Kubernetes would wait for ever, the server does not. Why a claim is not
+ready is told of the volume itself in the same words.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from time import monotonic
 
 from penstock.domain.states import Reason, State
@@ -15,15 +17,19 @@ from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import describe_quota
 from penstock.engines.kubernetes.api.objects import ContainerStateWaiting, Job, Pod, condition
-from penstock.engines.kubernetes.api.resources import KubernetesEvent
+from penstock.engines.kubernetes.api.resources import (
+    KubernetesEvent,
+    KubernetesStorageClass,
+    PersistentVolumeClaim,
+)
 from penstock.engines.kubernetes.nodes.inventory import Inventory
 from penstock.engines.kubernetes.state.jobs import PlacementRecord, awaits_product, read_placement
 from penstock.engines.kubernetes.state.report import WaitReason
-from penstock.engines.kubernetes.waiting.capacity import Autoscaler, explain_lack_of_room
-from penstock.engines.kubernetes.waiting.claims import find_claim_problem
-from penstock.engines.kubernetes.waiting.shortage import (
+from penstock.engines.kubernetes.waiting.capacity import (
+    Autoscaler,
     ShortageCauses,
     explain_causes,
+    explain_lack_of_room,
     explain_shortage,
     reduce_to_shape,
     wanted_products,
@@ -33,6 +39,11 @@ from penstock.engines.shared.images import FAILING, NEVER, describe_pull_failure
 
 SAID_SECONDS, SAID_KEPT = 2.0, 1000
 
+_NOT_MOUNTED = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
+_HAS_IMAGE = ("Pulled", "Created", "Started")
+_STEPS = ("Scheduled", "SuccessfulAttachVolume", *_NOT_MOUNTED, "FailedCreatePodSandBox", "Pulling", *_HAS_IMAGE)
+"""Events that say how far a pod with a place is."""
+
 _PULL_SECRETS = re.compile(r"image pull secrets \(([^)]+)\)")
 _MISSING = re.compile(r'(secret|configmap) "([^"]+)" not found', re.I)
 _DENIED = re.compile(r'admission webhook "([^"]+)" denied the request(?:: | without explanation)?(.*)', re.S)
@@ -41,7 +52,7 @@ _CREATING = re.compile(r'^Error creating: (?:pods "[^"]*" is forbidden: )?', re.
 _MOUNT = re.compile(r'^(?:MountVolume\.\w+|AttachVolume\.\w+|UnmapVolume\.\w+) failed for volume "([^"]+)" ?: ')
 
 
-class WaitReasons:
+class PendingReasons:
     def __init__(
         self, cluster: Cluster, inventory: Inventory, autoscaler: Autoscaler, in_queue: Callable[[Job], str]
     ) -> None:
@@ -165,9 +176,9 @@ class WaitReasons:
             return _not_made(waiting, events)
         latest = next((event for event in reversed(events) if event.reason in _STEPS), None)
         where = f"it starts on {pod.spec.node_name}"
-        if latest is None:
+        if latest is None or latest.reason in ("Scheduled", "SuccessfulAttachVolume"):
             return WaitReason(State.ASSIGNED, Reason.PLACED, where)
-        if latest.reason in ("FailedMount", "FailedAttachVolume", "FailedMapVolume"):
+        if latest.reason in _NOT_MOUNTED:
             return self._not_mounted(pod, latest)
         if latest.reason == "FailedCreatePodSandBox":
             said = f"{pod.spec.node_name} cannot make its container yet: {strip_runtime_names(latest.message)}"
@@ -175,9 +186,7 @@ class WaitReasons:
         if latest.reason == "Pulling":
             said = f"{pod.spec.node_name} pulls the image {_image(pod)}"
             return WaitReason(State.PULLING, Reason.PULLING_IMAGE, said)
-        if latest.reason in ("Pulled", "Created", "Started"):
-            return WaitReason(State.LAUNCHING, Reason.PLACED, where)
-        return WaitReason(State.ASSIGNED, Reason.PLACED, where)
+        return WaitReason(State.LAUNCHING, Reason.PLACED, where)
 
     def _not_mounted(self, pod: Pod, event: KubernetesEvent) -> WaitReason:
         since = event.first_timestamp or event.last_seen
@@ -187,22 +196,6 @@ class WaitReasons:
         return WaitReason(
             State.ASSIGNED, Reason.VOLUME_NOT_READY, f"a volume cannot be mounted on {pod.spec.node_name}: {said}"
         )
-
-
-_STEPS = frozenset(
-    {
-        "Scheduled",
-        "FailedMount",
-        "FailedAttachVolume",
-        "FailedMapVolume",
-        "SuccessfulAttachVolume",
-        "FailedCreatePodSandBox",
-        "Pulling",
-        "Pulled",
-        "Created",
-        "Started",
-    }
-)
 
 
 def _not_pulled(pod: Pod, waiting: ContainerStateWaiting, events: Sequence[KubernetesEvent]) -> WaitReason:
@@ -252,3 +245,111 @@ def _denial(said: str) -> str | None:
 
 def _image(pod: Pod) -> str:
     return next((each.image for each in pod.spec.containers if each.name == names.CONTAINER), "")
+
+
+# claims
+
+
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+FIRST_USE = "binds when first used"
+
+_NO_CLAIM = re.compile(r'persistentvolumeclaim "([^"]+)" (?:not found|is being deleted)')
+_NO_PROVISIONER = "kubernetes.io/no-provisioner"
+_NONE_TO_BIND = "available persistent volumes to bind"
+_FAILED = ("ProvisioningFailed", "FailedBinding", "VolumeResizeFailed")
+_ELSEWHERE = ("volume node affinity conflict", "match PersistentVolume's node affinity")
+_UNBOUND = "unbound immediate PersistentVolumeClaims"
+_PREFIX = re.compile(r'^failed to (?:provision volume with StorageClass|get target node)(?: "[^"]*")?: ')
+
+
+@dataclass(frozen=True)
+class ClaimProblem:
+    message: str
+    lost: bool = False
+    """The data will not come back."""
+
+
+def find_claim_problem(pod: Pod, message: str, cluster: Cluster, inventory: Inventory) -> ClaimProblem | None:
+    """Say why the pod's claims keep it from a place; None if they do not."""
+    for name in pod.claims():
+        claim = cluster.claims.get(name, pod.namespace)
+        if claim is None:
+            if _NO_CLAIM.search(message):
+                return ClaimProblem(f"the volume {name} is not there: nobody has a claim of that name", lost=True)
+            continue
+        shown = volume_name(claim)
+        if claim.metadata.deletion_timestamp:
+            return ClaimProblem(f"the volume {shown} is being deleted", lost=True)
+        if claim.status.phase == "Lost":
+            return ClaimProblem(f"the volume {shown} has lost what it was bound to", lost=True)
+        if claim.status.phase != "Bound" and (said := _not_bound(claim, message, cluster)):
+            return ClaimProblem(f"the volume {shown} is not ready: {said}")
+    if any(words in message for words in _ELSEWHERE):
+        said = _elsewhere(pod, cluster, inventory)
+        return ClaimProblem(said or "its volumes can only be used on other nodes than those that have room")
+    if _UNBOUND in message:
+        return ClaimProblem("its volumes have just become ready; it looks for a place again")
+    return None
+
+
+def volume_name(claim: PersistentVolumeClaim) -> str:
+    return claim.labels.get(names.VOLUME_NAME) or claim.name
+
+
+def _not_bound(claim: PersistentVolumeClaim, message: str, cluster: Cluster) -> str | None:
+    """Say why a claim is not bound; None if it waits only for the pod's own place."""
+    class_ = cluster.classes.get(claim.spec.storage_class_name or "")
+    if class_ and _binds_late(claim, class_) and class_.provisioner == _NO_PROVISIONER:
+        return _made_by_hand(claim) if _NONE_TO_BIND in message else None
+    said = why_not_bound(claim, class_, cluster.events.about(claim.uid))
+    return None if said == FIRST_USE else said
+
+
+def why_not_bound(
+    claim: PersistentVolumeClaim, class_: KubernetesStorageClass | None, events: Sequence[KubernetesEvent]
+) -> str:
+    """Say why a claim is not bound. A failure counts until it is: the provisioner tries again and again."""
+    name = claim.spec.storage_class_name
+    if not name:
+        return "nothing there is fits it, and it names no storage class"
+    if class_ is None:
+        return f"there is no storage class {name}"
+    late = _binds_late(claim, class_)
+    if class_.provisioner == _NO_PROVISIONER:
+        return f"{FIRST_USE}; {_made_by_hand(claim)}" if late else _made_by_hand(claim)
+    if failed := next((event for event in reversed(events) if event.reason in _FAILED), None):
+        return _PREFIX.sub("", failed.message).strip().rstrip(".")
+    return FIRST_USE if late else _being_made(class_, events)
+
+
+def _binds_late(claim: PersistentVolumeClaim, class_: KubernetesStorageClass) -> bool:
+    return class_.volume_binding_mode == "WaitForFirstConsumer" and SELECTED_NODE not in claim.annotations
+
+
+def _made_by_hand(claim: PersistentVolumeClaim) -> str:
+    size, modes = claim.spec.resources.requests.get("storage", ""), ", ".join(claim.spec.access_modes)
+    name = claim.spec.storage_class_name
+    return f"the storage class {name} has no provisioner: an admin must make a PersistentVolume of {size} with {modes}"
+
+
+def _being_made(class_: KubernetesStorageClass, events: Sequence[KubernetesEvent]) -> str:
+    """Say how far a provisioner is: Kubernetes says when it has asked one, and the provisioner when it has begun."""
+    asked = next((event for event in events if event.reason == "ExternalProvisioning"), None)
+    if asked is None or any(event.reason == "Provisioning" for event in events):
+        return f"the storage class {class_.name} makes it"
+    since = f" since {at.astimezone():%H:%M:%S}" if (at := asked.first_timestamp) else ""
+    said = f"the provisioner {class_.provisioner} of the storage class {class_.name} has not answered{since}"
+    return f"{said}; an admin can see whether it runs"
+
+
+def _elsewhere(pod: Pod, cluster: Cluster, inventory: Inventory) -> str | None:
+    found = [claim for name in pod.claims() if (claim := cluster.claims.get(name, pod.namespace))]
+    for claim in found:
+        node = claim.annotations.get(SELECTED_NODE)
+        if node:
+            counted = inventory.node(node)
+            why = counted.message if counted and counted.message else "which has no room for it"
+            if counted is None:
+                why = "which is gone"
+            return f"the volume {volume_name(claim)} can only be used on {node}, {why}"
+    return None

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.states import Reason, State
+from penstock.engines.kubernetes import workdir
 from penstock.engines.kubernetes.engine import KubernetesEngine
-from penstock.engines.kubernetes.spec import workdir
 from tests.engines.kubernetes.deployed import Deployed
 from tests.engines.kubernetes.opening import opened
 from tests.engines.launches import a_launch, ended, log_of, outcome, run_of

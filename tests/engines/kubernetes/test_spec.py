@@ -19,12 +19,12 @@ from penstock.domain.volumes import AccessMode
 from penstock.domain.workloads import Array, Medium, Requests, Resources, Scratch
 from penstock.engines.base import BoundMount, Launch
 from penstock.engines.kubernetes import names
+from penstock.engines.kubernetes import spec as job
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.errors import AdmissionDenied, KubernetesError
 from penstock.engines.kubernetes.api.objects import Job, Pod
 from penstock.engines.kubernetes.api.resources import Service
 from penstock.engines.kubernetes.settings import read_pod_settings
-from penstock.engines.kubernetes.spec import job
 from penstock.errors import SettingsError
 from penstock.settings import Settings
 from tests.engines.launches import a_launch, a_volume, an_array

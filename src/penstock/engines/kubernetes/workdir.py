@@ -58,14 +58,13 @@ class WorkdirSender:
         """The sends, by the uid of the pod."""
         self._limit = asyncio.Semaphore(AT_ONCE)
         self._shares: dict[str, asyncio.Semaphore] = {}
-        self._unsubscribe = cluster.pods.subscribe(self._seen)
+        cluster.pods.subscribe(self._seen)
 
     def open(self) -> None:
         for pod in list(self._cluster.pods.all()):
             self._seen(None, pod)
 
     async def close(self) -> None:
-        self._unsubscribe()
         await self._tasks.close()
 
     # -- the archives ----------------------------------------------------------------------------------------------
@@ -105,14 +104,12 @@ class WorkdirSender:
         elif _runs(after) and pod.uid not in self._sent and pod.uid not in self._tasks:
             self._tasks.start(self._send_until_there(after), key=pod.uid)
 
-    def _share_of(self, pod: Pod) -> asyncio.Semaphore:
-        return self._shares.setdefault(pod.annotations.get(names.OWNER, ""), asyncio.Semaphore(EACH))
-
     async def _send_until_there(self, pod: Pod) -> None:
         pauses = RetryPauses()
+        share = self._shares.setdefault(pod.annotations.get(names.OWNER, ""), asyncio.Semaphore(EACH))
         while (now := self._cluster.pods.get(pod.name, pod.namespace)) and now.uid == pod.uid and _runs(now):
             try:
-                async with self._share_of(pod), self._limit, asyncio.timeout(SECONDS):
+                async with share, self._limit, asyncio.timeout(SECONDS):
                     if await self._send(pod):
                         self._sent.add(pod.uid)
                         return

@@ -16,7 +16,7 @@ from penstock.domain.workloads import FromSecret, Spec, Workload
 from penstock.engines.base import Launch
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.engine import KubernetesEngine
-from penstock.engines.kubernetes.spec import secrets as values
+from penstock.engines.kubernetes.runs import KubernetesRuns
 from penstock.errors import PenstockError
 from tests.engines.kubernetes.deployed import Deployed
 from tests.engines.kubernetes.making import eventually
@@ -84,7 +84,7 @@ async def test_a_start_that_was_cut_off_after_the_job_is_finished_by_the_next(
     first = KubernetesEngine(account.settings(tmp_path / "first"))
     await first.open()
     with monkeypatch.context() as patch:
-        patch.setattr(values, "create_secret", killed)
+        patch.setattr(KubernetesRuns, "_give_secret", killed)
         with pytest.raises(RuntimeError):
             await first.start(launch)
     await first.close()

@@ -1,1 +1,0 @@
-"""The objects of a run: its Job, its pods, its Secret and its code."""
