@@ -12,9 +12,9 @@ from sqlalchemy import Dialect, Engine
 from penstock.errors import StorageFull
 from penstock.store.audit import AuditTable
 from penstock.store.connections import translated
+from penstock.store.device_locks import LockTable
 from penstock.store.documents import DocumentTable
 from penstock.store.idempotency import SubmissionTable
-from penstock.store.locks import LockTable
 from penstock.store.outbox import Outbox
 from penstock.store.reserve import DiskReserve
 from penstock.store.tokens import TokenTable

@@ -23,7 +23,7 @@ from penstock.domain.states import ENDED, SHORT, WAITING, Reason, State, check_m
 from penstock.domain.summaries import WorkloadSummary
 from penstock.domain.workloads import Change, Unit, Workload
 from penstock.errors import Conflict
-from penstock.store.locks import LockTable, is_locking
+from penstock.store.device_locks import LockTable, is_locking
 from penstock.store.outbox import Outbox
 from penstock.store.tables import dependencies as d
 from penstock.store.tables import history as h
