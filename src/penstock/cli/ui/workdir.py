@@ -18,23 +18,24 @@ import sys
 import tarfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import yaml
 from pathspec import GitIgnoreSpec
 
 from penstock.cli.ui.output import note
+from penstock.cli.ui.table import clean
 from penstock.client.api import Client
 from penstock.client.http import SendPiece
 from penstock.domain.quantities import show_bytes
 from penstock.errors import BadRequest, FilesNeeded, ServerFault, TooLarge
 
 PIECE = 256 * 1024
-PATIENCE = 5.0
-"""Seconds before a terminal is shown how much was packed."""
+PATIENCE = 1.0
+"""Seconds before a progress bar is shown."""
+BAR = 30
 
 
 class PackedFile(NamedTuple):
@@ -44,8 +45,21 @@ class PackedFile(NamedTuple):
     status: os.stat_result
 
 
-IgnoreRules = tuple[Path, GitIgnoreSpec]
-"""One .gitignore, whose rules hold below its directory."""
+class IgnoreRules(NamedTuple):
+    """One .gitignore, whose rules hold below its directory."""
+
+    directory: Path
+    spec: GitIgnoreSpec
+
+
+def upload(client: Client, directory: Path, entries: Sequence[PackedFile], limit: int | None) -> str:
+    """Pack what was found in the directory, send it, and return the id of the upload."""
+
+    def fill(send: SendPiece) -> None:
+        pack(entries, ArchivePipe(send, directory, entries, limit), ProgressBar(directory, entries))
+
+    answer = client.put("/v1/uploads", fill)
+    return str(answer["id"])
 
 
 def walk(directory: Path) -> Iterator[PackedFile]:
@@ -94,7 +108,7 @@ def _rules_in(directory: Path) -> list[IgnoreRules]:
         return []
     except OSError as error:
         raise BadRequest(f"{directory / '.gitignore'} cannot be read: {error.strerror}.") from error
-    return [(directory, GitIgnoreSpec.from_lines(text.splitlines()))]
+    return [IgnoreRules(directory, GitIgnoreSpec.from_lines(text.splitlines()))]
 
 
 def _rules_above(top: Path) -> list[IgnoreRules]:
@@ -122,13 +136,12 @@ class ArchivePipe:
         self._directory = directory
         self._entries = entries
         self._limit = limit
-        self._packed = 0
+        self._sent = 0
         self._held = bytearray()
-        self._told_at = monotonic()
 
     def write(self, data: bytes) -> int:
-        self._packed += len(data)
-        if self._limit is not None and self._packed > self._limit:
+        self._sent += len(data)
+        if self._limit is not None and self._sent > self._limit:
             raise self._too_large(self._limit)
         self._held += data
         if len(self._held) >= PIECE:
@@ -138,42 +151,83 @@ class ArchivePipe:
     def flush(self) -> None:
         self._send(bytes(self._held))
         self._held.clear()
-        if monotonic() > self._told_at + PATIENCE and sys.stderr.isatty():
-            self._told_at = monotonic()
-            note(f"Packed {show_bytes(self._packed)}")
 
     def _too_large(self, limit: int) -> TooLarge:
-        largest = sorted(self._entries, key=_size, reverse=True)[:3]
-        names = ", ".join(f"{entry.name} ({show_bytes(_size(entry))})" for entry in largest)
+        largest = sorted(self._entries, key=size, reverse=True)[:3]
+        names = ", ".join(f"{entry.name} ({show_bytes(size(entry))})" for entry in largest)
         return TooLarge(
             f"The workdir {self._directory} is over the limit of {show_bytes(limit)}, packed. Its largest: {names}.",
             hint="leave data out by .gitignore and put it in a volume",
         )
 
 
-def _contents(entries: Sequence[PackedFile]) -> str:
+class ProgressBar:
+    """A progress bar on the terminal, once packing takes a while."""
+
+    def __init__(self, directory: Path, entries: Sequence[PackedFile], doing: str = "Sending") -> None:
+        self._doing = doing
+        self._directory = directory
+        self._total = sum(map(size, entries)) or 1
+        self._done = 0
+        self._next = monotonic() + PATIENCE
+        self._shown = False
+
+    def advance(self, amount: int) -> None:
+        self._done += amount
+        if monotonic() < self._next or not sys.stderr.isatty():
+            return
+        self._next = monotonic() + 0.1
+        self._shown = True
+        filled = min(BAR, BAR * self._done // self._total)
+        bar = "#" * filled + "-" * (BAR - filled)
+        amounts = f"{show_bytes(self._done)} of {show_bytes(self._total)}"
+        sys.stderr.write(f"\r{self._doing} {clean(str(self._directory))} [{bar}] {amounts}\x1b[K")
+        sys.stderr.flush()
+
+    def finish(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+class ReadProgress:
+    """A file that reports how much of it was read."""
+
+    def __init__(self, file: BinaryIO, progress: ProgressBar) -> None:
+        self._file = file
+        self._progress = progress
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self._progress.advance(len(data))
+        return data
+
+
+def contents(entries: Sequence[PackedFile]) -> str:
     """Describe what is sent, before packing: `3 files, 12Ki`."""
     files = [entry for entry in entries if not stat.S_ISDIR(entry.status.st_mode)]
-    return f"{len(files)} file{'' if len(files) == 1 else 's'}, {show_bytes(sum(map(_size, files)))}"
+    return f"{len(files)} file{'' if len(files) == 1 else 's'}, {show_bytes(sum(map(size, files)))}"
 
 
-def _size(entry: PackedFile) -> int:
+def size(entry: PackedFile) -> int:
     return entry.status.st_size if stat.S_ISREG(entry.status.st_mode) else 0
 
 
-def pack(directory: Path, entries: Sequence[PackedFile], limit: int | None, send: SendPiece) -> None:
-    """Send the entries as .tar.gz, piece by piece."""
-    pipe = ArchivePipe(send, directory, entries, limit)
-    with (
-        gzip.GzipFile(filename="", mode="wb", fileobj=pipe, compresslevel=1, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
-    ):
-        for entry in entries:
-            _add(archive, entry)
-    pipe.flush()
+def pack(entries: Sequence[PackedFile], pipe: ArchivePipe, progress: ProgressBar) -> None:
+    """Write the entries to the pipe as .tar.gz."""
+    try:
+        with (
+            gzip.GzipFile(filename="", mode="wb", fileobj=pipe, compresslevel=1, mtime=0) as packed,
+            tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
+        ):
+            for entry in entries:
+                _add(archive, entry, progress)
+        pipe.flush()
+    finally:
+        progress.finish()
 
 
-def _add(archive: tarfile.TarFile, entry: PackedFile) -> None:
+def _add(archive: tarfile.TarFile, entry: PackedFile, progress: ProgressBar) -> None:
     info = tarfile.TarInfo(entry.name)
     info.mode = stat.S_IMODE(entry.status.st_mode) & 0o777
     info.mtime = int(entry.status.st_mtime)
@@ -187,7 +241,7 @@ def _add(archive: tarfile.TarFile, entry: PackedFile) -> None:
         else:
             with _opened(entry) as handle, os.fdopen(handle, "rb", closefd=False) as file:
                 info.size = os.fstat(file.fileno()).st_size
-                archive.addfile(info, file)
+                archive.addfile(info, ReadProgress(file, progress))
     except ConnectionError:
         raise  # the server's answer says why
     except OSError as error:
@@ -213,21 +267,21 @@ def send_files(client: Client, text: str, base: str, asked: FilesNeeded) -> dict
 
 def sent_along(text: str, base: str, limit: int | None) -> list[str]:
     """Describe what would be sent of local directories; each is packed, so that a dry run finds the same problems."""
-    described = []
-    for path in dict.fromkeys(named_directories(text)):
-        directory = Path(base, path)
-        entries = list(walk(directory))
-        pack(directory, entries, limit, lambda _: None)
-        described.append(f"{path} ({_contents(entries)} before packing)")
-    return described
+    return [_would_send(path, base, limit) for path in dict.fromkeys(named_directories(text))]
+
+
+def _would_send(path: str, base: str, limit: int | None) -> str:
+    directory = Path(base, path)
+    entries = list(walk(directory))
+    pack(entries, ArchivePipe(lambda _: None, directory, entries, limit), ProgressBar(directory, entries, "Packing"))
+    return f"{path} ({contents(entries)} before packing)"
 
 
 def _send(client: Client, path: str, base: str, limit: int | None) -> str:
     directory = Path(base, path)
     entries = list(walk(directory))
-    note(f"Sending {path} ({_contents(entries)})")
-    answer = client.put("/v1/uploads", partial(pack, directory, entries, limit))
-    return str(answer["id"])
+    note(f"Sending {path} ({contents(entries)})")
+    return upload(client, directory, entries, limit)
 
 
 def refusal(path: Any) -> ServerFault:
@@ -261,5 +315,6 @@ def _documents(text: str) -> list[Any]:
 
 
 def _items(document: Any) -> list[Any]:
+    """Return the documents inside a List."""
     items = document.get("items") if isinstance(document, dict) else None
     return items if isinstance(items, list) else []
