@@ -17,6 +17,7 @@ from penstock.engines.base import Event
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import DockerApi, Fields
 from penstock.engines.docker.api.objects import ContainerRecord, read_time
+from penstock.engines.docker.names import Label
 
 MOST = 256
 """Events that Docker keeps."""
@@ -66,7 +67,7 @@ class EventMemory:
 
     def removed(self, host: str, installation: str, docker: str) -> list[ContainerRecord]:
         """Our containers that ran and are not there any more, as they were at last."""
-        ours = {id_: past for id_, past in self.past.items() if past.labels.get(names.INSTALLATION) == installation}
+        ours = {id_: past for id_, past in self.past.items() if past.labels.get(Label.INSTALLATION) == installation}
         return [seen for id_, past in ours.items() if past.removed and (seen := _record_of(id_, past, host, docker))]
 
 
@@ -79,7 +80,7 @@ def _record_of(container_id: str, past: ContainerPast, host: str, docker: str) -
         name=past.labels.get("name", ""),
         host=host,
         run=run,
-        part=names.number(past.labels, names.PART),
+        part=names.number(past.labels, Label.PART),
         labels=past.labels,
         status="removing" if past.exit_code is None else "exited",
         exit_code=past.exit_code or 0,

@@ -12,6 +12,7 @@ from penstock.engines.docker.api.client import DockerApi, Fields
 from penstock.engines.docker.api.errors import DockerError
 from penstock.engines.docker.api.http import FrameReader
 from penstock.engines.docker.images import ensure_image
+from penstock.engines.docker.names import Label
 from penstock.engines.docker.settings import ContainerSettings
 
 SECONDS = 120.0
@@ -75,7 +76,7 @@ class Helpers:
             "Entrypoint": list(words[:1]),
             "Cmd": list(words[1:]),
             "User": "",
-            "Labels": names.with_all_labels(self._installation, {names.HELPER: "true"}),
+            "Labels": names.with_all_labels(self._installation, {Label.HELPER: "true"}),
             "HostConfig": {
                 "NetworkMode": "none",
                 "CapDrop": ["ALL"],

@@ -26,6 +26,7 @@ from penstock.engines.docker.events import EventMemory, read_memory
 from penstock.engines.docker.gpus import HostProbe, gpus_in_use, probe, without_own_use
 from penstock.engines.docker.helpers import Helpers
 from penstock.engines.docker.images import is_marked
+from penstock.engines.docker.names import Label
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.docker.space import DiskSpace
 from penstock.engines.docker.spec import AGAIN_CODE, NOTE
@@ -155,7 +156,7 @@ class HostLink:
             self._lost(ref)
             return None
         seen = read_container(found, self.host.name)
-        if seen is None or seen.labels.get(names.INSTALLATION) != self.installation:
+        if seen is None or seen.labels.get(Label.INSTALLATION) != self.installation:
             return seen
         if await self._is_marked(str(found["Image"])):
             return None
@@ -261,7 +262,7 @@ class HostLink:
         async for event in events:
             self.last_seen = now()
             container_id = str(event["Actor"]["ID"])
-            if event["Actor"]["Attributes"].get(names.HELPER):  # as long as one starts, Docker says nothing of it
+            if event["Actor"]["Attributes"].get(Label.HELPER):  # as long as one starts, Docker says nothing of it
                 continue
             await self.look(container_id, ends=event["Action"] == "die")
         raise DockerUnreachable(f"Docker on {self.host.name} has closed the connection", host=self.host.name)
@@ -288,7 +289,7 @@ class HostLink:
 
         await asyncio.gather(*(look(container_id) for container_id in ids))
         await self._judge()
-        helpers = [each for each in found if (each.get("Labels") or {}).get(names.HELPER)]
+        helpers = [each for each in found if (each.get("Labels") or {}).get(Label.HELPER)]
         helpers = [each for each in helpers if not await self._is_marked(str(each["ImageID"]))]
         if "clear" not in self._tasks:
             left = [str(each["Id"]) for each in helpers if self._is_left_over(each)]
@@ -368,7 +369,7 @@ class GroupNetworks:
     async def _made(self, group: str) -> str:
         if found := await self._one(group):
             return found
-        labels = {names.INSTALLATION: self._installation, names.GROUP: group}
+        labels = {Label.INSTALLATION: self._installation, Label.GROUP: group}
         name = names.network_name(self._installation, group)
         body = {"Name": name, "Driver": "bridge", "CheckDuplicate": True, "Labels": labels}
         try:
@@ -382,7 +383,7 @@ class GroupNetworks:
     async def _one(self, group: str) -> str | None:
         """Return the oldest of this name. What a server asked for that was killed meanwhile may have come after: with
         two of a name Docker starts nothing on either, so those that nobody uses go."""
-        label = [names.ours_filter(self._installation), f"{names.GROUP}={group}"]
+        label = [names.ours_filter(self._installation), f"{Label.GROUP}={group}"]
         name = names.network_name(self._installation, group)
         found = [each for each in await self._api.networks({"label": label}) if each.get("Name") == name]
         found.sort(key=lambda each: str(each.get("Created")))

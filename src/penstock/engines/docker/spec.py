@@ -15,6 +15,7 @@ from penstock.domain.workloads import Medium, Scratch
 from penstock.engines.base import BoundMount, Launch, Run
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
+from penstock.engines.docker.names import Label
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.shared.environment import CAPABILITIES, INDEX, NO_GPUS, RANKS, run_variables, user_variables
 from penstock.engines.shared.minder import BASH as BASH
@@ -86,33 +87,33 @@ def _run(launch: Launch) -> Run:
 def labels(launch: Launch, made: ContainerSettings, place: ContainerPlace) -> dict[str, str]:
     """Return all labels: the user's own, and over them ours."""
     spec = launch.spec
-    found = {
-        names.WORKLOAD: launch.workload_id,
-        names.ATTEMPT: str(launch.attempt),
-        names.PART: str(place.part),
-        names.PARTS: str(len(launch.indexes) if spec.array else spec.nodes),
-        names.PLACE: str(place.number),
-        names.NAME: launch.name,
-        names.OWNER: f"{launch.group}/{launch.user}",
-        names.GROUP: launch.group,
-        names.GRACE: str(launch.stop_grace),
+    found: dict[str, str] = {
+        Label.WORKLOAD: launch.workload_id,
+        Label.ATTEMPT: str(launch.attempt),
+        Label.PART: str(place.part),
+        Label.PARTS: str(len(launch.indexes) if spec.array else spec.nodes),
+        Label.PLACE: str(place.number),
+        Label.NAME: launch.name,
+        Label.OWNER: f"{launch.group}/{launch.user}",
+        Label.GROUP: launch.group,
+        Label.GRACE: str(launch.stop_grace),
     }
     if launch.record:
-        found[names.RECORD] = without_values(launch.record, spec)
+        found[Label.RECORD] = without_values(launch.record, spec)
     if spec.array:
-        found |= {names.ARRAY: "true", names.UP_TO: str(place.up_to)}
+        found |= {Label.ARRAY: "true", Label.UP_TO: str(place.up_to)}
     if place.instead_of:
-        found[names.INSTEAD_OF] = ",".join(place.instead_of)
+        found[Label.INSTEAD_OF] = ",".join(place.instead_of)
     if spec.max_duration:
-        found[names.MAX_DURATION] = str(spec.max_duration)
+        found[Label.MAX_DURATION] = str(spec.max_duration)
     if is_minded(launch):
-        found[names.HAS_BASH] = "true"
+        found[Label.HAS_BASH] = "true"
     if uuids := gpus_of(launch, place):
-        found[names.GPUS] = ",".join(uuids)
+        found[Label.GPUS] = ",".join(uuids)
     if cpus := cpus_of(launch, place):
-        found[names.CPUS] = cpus
+        found[Label.CPUS] = cpus
     if limits := disk_limits(launch):
-        found[names.DISK] = json.dumps(limits)
+        found[Label.DISK] = json.dumps(limits)
     theirs = {name: text for name, text in spec.labels.items() if not names.is_ours(name)}
     return theirs | names.with_all_labels(made.installation, found)
 

@@ -17,6 +17,7 @@ from penstock.domain.workloads import Unit
 from penstock.engines.base import Launch, Presence, Report, Run, Step
 from penstock.engines.docker import names
 from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.names import Label
 from penstock.engines.docker.nfs import is_about_mounts, mount_words
 from penstock.engines.shared import endings
 from penstock.engines.shared.endings import UnitEnd, ended_by_itself, out_of_memory, over_time
@@ -108,7 +109,7 @@ def total_of(launch: Launch | None, containers: Mapping[int, ContainerRecord]) -
     """How many parts the attempt has."""
     if launch:
         return len(launch.indexes) if launch.spec.array else launch.spec.nodes
-    return max((names.number(seen.labels, names.PARTS, 1) for seen in containers.values()), default=1)
+    return max((names.number(seen.labels, Label.PARTS, 1) for seen in containers.values()), default=1)
 
 
 # -- the run -----------------------------------------------------------------------------------------------------------

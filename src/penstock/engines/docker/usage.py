@@ -21,13 +21,13 @@ from penstock.background import Backoff, Tasks
 from penstock.domain.nodes import Gpu
 from penstock.domain.quantities import show_bytes
 from penstock.engines.base import Run
-from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
 from penstock.engines.docker.api.errors import DockerError, DockerUnreachable
 from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.gpus import gpus_in_use, read_gpus, without_own_use
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
+from penstock.engines.docker.names import Label
 from penstock.engines.docker.volumes import DockerClaims
 from penstock.wire.measures import GpuMeasure
 
@@ -91,7 +91,7 @@ class DiskLimits:
 
     def watch(self, run: Run) -> None:
         for seen in self._hosts.parts(run).values():
-            if seen.runs and seen.labels.get(names.DISK) and seen.id not in self._watches:
+            if seen.runs and seen.labels.get(Label.DISK) and seen.id not in self._watches:
                 self._watches.start(self._watch(seen), seen.id)
 
     async def empty(self, run: Run) -> None:
@@ -103,7 +103,7 @@ class DiskLimits:
                     await self._claims.emptied(link, list(scratch.values()))
 
     async def _watch(self, seen: ContainerRecord) -> None:
-        limits: dict[str, int] = json.loads(seen.labels[names.DISK])
+        limits: dict[str, int] = json.loads(seen.labels[Label.DISK])
         pause = self._every
         while True:
             await asyncio.sleep(pause)

@@ -21,6 +21,7 @@ from penstock.engines.docker.api.client import Fields
 from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerUnreachable, is_disk_full
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
+from penstock.engines.docker.names import Label
 from penstock.engines.docker.nfs import HOLD, WALK, is_about_mounts, mount_words, nfs_options
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.docker.spec import MountSource
@@ -122,7 +123,7 @@ class DockerClaims:
         return min(links, key=lambda link: (there[link.host.name], link.host.name), default=None) or self._hosts.first()
 
     async def _local(self, link: HostLink, volume: Volume, account: Account) -> None:
-        labels = self._labels(volume) | {names.RECORD: volume_record(volume, account)}
+        labels = self._labels(volume) | {Label.RECORD: volume_record(volume, account)}
         made = await link.api.create_volume({"Name": self.name_of(volume), "Labels": labels})
         self._refuse_foreign(made, volume, link)
         if self._made.run_as:
@@ -131,15 +132,15 @@ class DockerClaims:
 
     def _labels(self, volume: Volume) -> dict[str, str]:
         return {
-            names.INSTALLATION: self._made.installation,
-            names.VOLUME: volume.id,
-            names.NAME: volume.name,
-            names.OWNER: f"{volume.group}/{volume.user}",
-            names.GROUP: volume.group,
+            Label.INSTALLATION: self._made.installation,
+            Label.VOLUME: volume.id,
+            Label.NAME: volume.name,
+            Label.OWNER: f"{volume.group}/{volume.user}",
+            Label.GROUP: volume.group,
         }
 
     def _refuse_foreign(self, made: Fields, volume: Volume, link: HostLink) -> None:
-        if (made.get("Labels") or {}).get(names.VOLUME) != volume.id:
+        if (made.get("Labels") or {}).get(Label.VOLUME) != volume.id:
             raise Conflict(
                 f"There is a Docker volume {made.get('Name')} on {link.host.name} that Penstock did not make.",
                 hint=f"docker volume rm {made.get('Name')}",
@@ -163,7 +164,7 @@ class DockerClaims:
         self._homes.pop(volume.id, None)
 
     async def _delete(self, link: HostLink, volume: Volume) -> None:
-        mine = {"label": [names.ours_filter(self._made.installation), f"{names.VOLUME}={volume.id}"]}
+        mine = {"label": [names.ours_filter(self._made.installation), f"{Label.VOLUME}={volume.id}"]}
         try:
             for each in await link.api.volumes(mine):
                 await link.api.remove_volume(str(each["Name"]))
@@ -242,7 +243,7 @@ class DockerClaims:
         return [
             f"{_named(each)} on {link.host.name}"
             for each in await self._mounting(link, volume)
-            if (each.get("Labels") or {}).get(names.INSTALLATION) != self._made.installation
+            if (each.get("Labels") or {}).get(Label.INSTALLATION) != self._made.installation
         ]
 
     async def _mounting(self, link: HostLink, volume: Volume) -> list[Fields]:
@@ -330,7 +331,7 @@ class DockerClaims:
     async def _export(self, link: HostLink, storage: Storage, *, read_only: bool) -> AsyncIterator[str]:
         """Make a Docker volume of all of a storage, as long as the block lasts."""
         root = f"{self._made.installation}-storage-{storage.name}-{secrets.token_hex(4)}"
-        labels = {names.INSTALLATION: self._made.installation, names.NAME: storage.name}
+        labels = {Label.INSTALLATION: self._made.installation, Label.NAME: storage.name}
         await link.api.create_volume({"Name": root, "Labels": labels} | nfs_options(storage, "", read_only=read_only))
         try:
             yield root
@@ -369,7 +370,7 @@ def _named(container: Fields) -> str:
 def _in_use(volume: Volume, host: str, containers: Sequence[Fields]) -> InUse:
     """Say what uses a volume; containers that have ended do as well, since they have their logs."""
     named = f" by {', '.join(map(_named, containers[:10]))}" if containers else ""
-    ids = dict.fromkeys(id_ for each in containers if (id_ := (each.get("Labels") or {}).get(names.WORKLOAD)))
+    ids = dict.fromkeys(id_ for each in containers if (id_ := (each.get("Labels") or {}).get(Label.WORKLOAD)))
     ends = "; ".join(f"penstock delete wk {id_}" for id_ in list(ids)[:3])
     hint = f"first {ends}" if ids else "delete what used it, then try again"
     return InUse(f"Volume {volume.name} is in use on {host}{named}.", hint=hint)

@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.engines.base import Run
 from penstock.engines.docker import names
+from penstock.engines.docker.names import Label
 from penstock.engines.shared.minder import Note, read_note
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)\Z")
@@ -85,24 +86,24 @@ class ContainerRecord:
 
     @property
     def has_bash(self) -> bool:
-        return bool(self.labels.get(names.HAS_BASH))
+        return bool(self.labels.get(Label.HAS_BASH))
 
     @property
     def gpus(self) -> list[str]:
         """The uuids of the GPUs that are its own."""
-        return [uuid for uuid in self.labels.get(names.GPUS, "").split(",") if uuid]
+        return [uuid for uuid in self.labels.get(Label.GPUS, "").split(",") if uuid]
 
     @property
     def is_array(self) -> bool:
-        return bool(self.labels.get(names.ARRAY))
+        return bool(self.labels.get(Label.ARRAY))
 
     @property
     def grace(self) -> int:
-        return names.number(self.labels, names.GRACE, 10)
+        return names.number(self.labels, Label.GRACE, 10)
 
     @property
     def max_duration(self) -> int:
-        return names.number(self.labels, names.MAX_DURATION)
+        return names.number(self.labels, Label.MAX_DURATION)
 
 
 def read_container(found: dict[str, Any], host: str) -> ContainerRecord | None:
@@ -121,7 +122,7 @@ def read_container(found: dict[str, Any], host: str) -> ContainerRecord | None:
         name=str(found.get("Name", "")).lstrip("/"),
         host=host,
         run=run,
-        part=names.number(labels, names.PART),
+        part=names.number(labels, Label.PART),
         labels=labels,
         status=status,
         exit_code=int(state.get("ExitCode") or 0),

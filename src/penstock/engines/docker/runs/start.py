@@ -25,6 +25,7 @@ from penstock.engines.docker.api.errors import SERVER_ERROR, DockerError, Docker
 from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.images import PullFailed
+from penstock.engines.docker.names import Label
 from penstock.engines.docker.runs.steps import (
     LaunchSteps,
     NetworkRemoved,
@@ -238,11 +239,11 @@ def _to_start(
     are nodes where no further index begins."""
     last = _last_made(launch, parts)
     open_ = [seen for seen in parts.values() if not seen.over and seen.part not in active.failed]
-    waiting = [(seen.part, names.number(seen.labels, names.PLACE)) for seen in open_ if seen.prepared]
+    waiting = [(seen.part, names.number(seen.labels, Label.PLACE)) for seen in open_ if seen.prepared]
     known = {*parts, *active.failed}
     if launch.spec.array is None:
         return sorted([*waiting, *((rank, rank) for rank in range(last + 1, launch.spec.nodes) if rank not in known)])
-    busy = {names.number(seen.labels, names.PLACE) for seen in open_}
+    busy = {names.number(seen.labels, Label.PLACE) for seen in open_}
     busy |= {number for number, host in enumerate(launch.hosts) if host in closed}
     free = [number for number in range(max(len(launch.gpus), 1)) if number not in busy]
     left = [index for index in launch.indexes if index > last and index not in known]
@@ -260,7 +261,7 @@ def _last_made(launch: Launch, parts: Mapping[int, ContainerRecord]) -> int:
     """Return the last part that had a container when the newest of those that began did; -1: none."""
     if launch.spec.array is None:
         return launch.spec.nodes - 1 if any(seen.began for seen in parts.values()) else -1
-    return max((names.number(seen.labels, names.UP_TO, seen.part) for seen in parts.values() if seen.began), default=-1)
+    return max((names.number(seen.labels, Label.UP_TO, seen.part) for seen in parts.values() if seen.began), default=-1)
 
 
 def _failed(

@@ -37,6 +37,7 @@ from penstock.engines.docker.gpus import has_nvidia
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.images import ImagePulls, is_name, refuse_marked, registry_name
+from penstock.engines.docker.names import Label
 from penstock.engines.docker.nfs import is_about_mounts, mount_words
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.docker.spec import NOTE, ContainerPlace, container, disk_scratch, is_minded
@@ -179,7 +180,7 @@ class LaunchSteps:
 
     async def _look_at(self, link: HostLink, name: str, run: Run) -> ContainerRecord:
         seen = await link.look(name)
-        if seen is None or seen.run != run or seen.labels.get(names.INSTALLATION) != self._made.installation:
+        if seen is None or seen.run != run or seen.labels.get(Label.INSTALLATION) != self._made.installation:
             raise Conflict(
                 f"There is a container {name} on {link.host.name} that Penstock did not make.",
                 hint=f"docker rm {name}",
@@ -290,7 +291,7 @@ async def withdraw(link: HostLink, seen: ContainerRecord) -> ContainerRecord | N
 
 def instead_of(seen: ContainerRecord) -> list[str]:
     """Return the ids of the containers that were taken back before this one was made."""
-    return [each for each in seen.labels.get(names.INSTEAD_OF, "").split(",") if each]
+    return [each for each in seen.labels.get(Label.INSTEAD_OF, "").split(",") if each]
 
 
 def _as_it_was(link: HostLink, seen: ContainerRecord, past: ContainerPast) -> ContainerRecord:
