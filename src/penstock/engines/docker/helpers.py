@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -15,10 +16,11 @@ from penstock.engines.docker.images import ensure_image
 from penstock.engines.docker.names import Label
 from penstock.engines.docker.settings import ContainerSettings
 
+log = logging.getLogger(__name__)
 SECONDS = 120.0
 """Time in which a helper does its work."""
-KILLED = (137, 143)
-"""Codes of what someone else ended: what it had said until then does not say why."""
+REMOVAL_SECONDS = 10.0
+"""Time in which a host that is well removes a helper; elsewhere it is removed when the host is looked at again."""
 
 
 class Helpers:
@@ -27,6 +29,8 @@ class Helpers:
     def __init__(self, api: DockerApi, made: ContainerSettings) -> None:
         self._api, self._image, self._installation = api, made.helper_image, made.installation
         self.host = api.host
+        self.working: set[str] = set()
+        """The names of helpers that work now: any other on the host is left over."""
 
     async def run(
         self,
@@ -41,7 +45,7 @@ class Helpers:
             code = await self._api.wait(made, SECONDS)
             out = await self._output(made)
         if code:
-            said = (out[2] or out[1]).decode(errors="replace").strip() if code not in KILLED else ""
+            said = (out[2] or out[1]).decode(errors="replace").strip()
             raise DockerError(said or f"{words[0]} ended with code {code}", host=self._api.host)
         return out[1].decode(errors="replace")
 
@@ -88,14 +92,22 @@ class Helpers:
             }
             | (config or {}),
         }
-        making = asyncio.ensure_future(self._api.create(f"{self._installation}-helper-{secrets.token_hex(6)}", body))
+        name = f"{self._installation}-helper-{secrets.token_hex(6)}"
+        self.working.add(name)
+        making = asyncio.ensure_future(self._api.create(name, body))
         try:
             made = await asyncio.shield(making)
             await self._api.start(made)
             yield made
         finally:
-            if not making.done() or not making.exception():  # whoever gives up while it is being made leaves nothing
-                await self._api.remove(await making)
+            try:
+                async with asyncio.timeout(REMOVAL_SECONDS):
+                    if not making.done() or not making.exception():  # who gives up while it is made leaves nothing
+                        await self._api.remove(await making)
+            except (DockerError, TimeoutError) as error:
+                log.info("%s: the helper %s is left over: %s", self.host, name, error)
+            finally:
+                self.working.discard(name)
 
     async def _output(self, made: str, *, at_once: bool = False) -> dict[int, bytes]:
         """All of it, or `at_once` what there is when the first of it has come."""

@@ -40,7 +40,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 AT_ONCE = 8
 OWN_NETWORK = "bridge"
 REMOVED_KEPT = 256
-HELPERS_LIFE, HELPERS_WORK = timedelta(days=1), timedelta(minutes=10)
 FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -84,8 +83,6 @@ class HostLink:
         """Containers that we remove: their end is no news."""
         self._removed: deque[str] = deque(maxlen=REMOVED_KEPT)
         """Containers that we did remove: an answer that was on its way then is old."""
-        self._before: list[ContainerRecord] = []
-        """Containers that ran and were removed before we first looked, as far as Docker remembers."""
         self._marked: dict[str, bool] = {}
         """Image id → whether the image has labels of ours."""
         self._probed: DockerLife | None = None
@@ -114,15 +111,6 @@ class HostLink:
     def note_peak(self, seen: ContainerRecord, used: int) -> None:
         if (known := self._known.get(seen.id)) and used > known.peak:
             self.keep(replace(known, peak=used))
-
-    def removed_before(self, run: Run) -> list[ContainerRecord]:
-        """Containers of a run that were removed before we first looked, as far as Docker remembers."""
-        return [seen for seen in self._before if seen.run == run]
-
-    def recall(self, run: Run) -> None:
-        """Keep what was removed of a run beside what is started of it now."""
-        for seen in self.removed_before(run):
-            self.keep(seen)
 
     @property
     def docker(self) -> str:
@@ -193,13 +181,10 @@ class HostLink:
         return replace(seen, witness=self.docker if memory.saw_end(seen.id) or forgot else "")
 
     async def _judge(self) -> None:
-        if self.was_seen and not any(seen.unwitnessed for seen in self._known.values()):
-            return
-        memory = await read_memory(self.api)
-        if not self.was_seen:
-            self._before = memory.removed(self.host.name, self.installation, self.docker)
-        for seen in [seen for seen in self._known.values() if seen.unwitnessed]:
-            self.keep(_by_its_note(self._witnessed(seen, memory)))
+        if unwitnessed := [seen for seen in self._known.values() if seen.unwitnessed]:
+            memory = await read_memory(self.api)
+            for seen in unwitnessed:
+                self.keep(_by_its_note(self._witnessed(seen, memory)))
 
     async def _note(self, container_id: str) -> Note:
         try:
@@ -279,21 +264,20 @@ class HostLink:
         self.skew = (read_time(self.info.get("SystemTime")) or now()) - now()
         self.life, self._connections = await _life_of(self.api), self._connections + 1
         found = await self.api.containers({"label": [names.ours_filter(self.installation)]})
-        ids = {str(each["Id"]) for each in found if names.run_of(each.get("Labels") or {})}
-        ids |= {seen.id for seen in self._known.values() if not seen.gone}  # a list that lacks one is no proof
+        known = {str(each["Id"]) for each in found if names.run_of(each.get("Labels") or {})}
+        known |= {seen.id for seen in self._known.values() if not seen.gone}  # a list that lacks one is no proof
         limit = asyncio.Semaphore(AT_ONCE)
 
         async def look(container_id: str) -> None:
             async with limit:
                 await self.look(container_id)
 
-        await asyncio.gather(*(look(container_id) for container_id in ids))
+        await asyncio.gather(*(look(container_id) for container_id in known))
         await self._judge()
-        helpers = [each for each in found if (each.get("Labels") or {}).get(Label.HELPER)]
-        helpers = [each for each in helpers if not await self._is_marked(str(each["ImageID"]))]
         if "clear" not in self._tasks:
-            left = [str(each["Id"]) for each in helpers if self._is_left_over(each)]
-            self._tasks.start(self._clear(left), "clear")
+            left = [each for each in found if self._is_left_over(each)]
+            ids = [str(each["Id"]) for each in left if not await self._is_marked(str(each["ImageID"]))]
+            self._tasks.start(self._clear(ids), "clear")
 
     async def _clear(self, helpers: Iterable[str]) -> None:
         """Remove helpers in the background: Docker removes none whose network or volume a job holds."""
@@ -302,12 +286,9 @@ class HostLink:
                 log.info("%s: a helper container cannot be removed: %s", self.host.name, said.message)
 
     def _is_left_over(self, found: Fields) -> bool:
-        """Did a server that was killed leave this helper behind? Before our first look, all of them are left over."""
-        if not self.was_seen:
-            return True
-        made = datetime.fromtimestamp(float(found.get("Created") or 0), UTC)
-        age = now() + self.skew - made
-        return age > HELPERS_LIFE or (age > HELPERS_WORK and found.get("State") != "running")
+        """Is it a helper that a server which was killed has left behind, or that could not be removed?"""
+        is_helper = bool((found.get("Labels") or {}).get(Label.HELPER))
+        return is_helper and str(found["Names"][0]).lstrip("/") not in self.helpers.working
 
     def _back(self) -> None:
         self.last_seen = now()
@@ -364,33 +345,20 @@ class GroupNetworks:
     async def of(self, group: str) -> str:
         """Return the id of a group's network. It stays until the node is deleted: see docs/decisions/docker.md."""
         async with self._locks[group]:
-            return await self._made(group)
+            label = [names.ours_filter(self._installation), f"{Label.GROUP}={group}"]
+            found = await self._api.networks({"label": label})
+            return str(found[0]["Id"]) if found else await self._make(group)
 
-    async def _made(self, group: str) -> str:
-        if found := await self._one(group):
-            return found
+    async def _make(self, group: str) -> str:
         labels = {Label.INSTALLATION: self._installation, Label.GROUP: group}
         name = names.network_name(self._installation, group)
-        body = {"Name": name, "Driver": "bridge", "CheckDuplicate": True, "Labels": labels}
+        body = {"Name": name, "Driver": "bridge", "CheckDuplicate": True, "Internal": self._closed, "Labels": labels}
         try:
-            made = await self._api.create_network(body | ({"Internal": True} if self._closed else {}))
+            return await self._api.create_network(body)
         except DockerUnreachable:
             raise
         except DockerError as error:  # it has no address left, which is no fault of ours
             raise DockerError(error.message, host=error.host, status=SERVER_ERROR) from error
-        return await self._one(group) or made
-
-    async def _one(self, group: str) -> str | None:
-        """Return the oldest of this name. What a server asked for that was killed meanwhile may have come after: with
-        two of a name Docker starts nothing on either, so those that nobody uses go."""
-        label = [names.ours_filter(self._installation), f"{Label.GROUP}={group}"]
-        name = names.network_name(self._installation, group)
-        found = [each for each in await self._api.networks({"label": label}) if each.get("Name") == name]
-        found.sort(key=lambda each: str(each.get("Created")))
-        for other in found[1:]:
-            with suppress(DockerError):
-                await self._api.remove_network(str(other["Id"]))
-        return str(found[0]["Id"]) if found else None
 
     async def remove_all(self) -> None:
         """Remove all networks of ours; one that something still uses, Docker keeps."""

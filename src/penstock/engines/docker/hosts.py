@@ -35,9 +35,6 @@ class DockerHosts:
         self._unusable: dict[str, tuple[Host, str]] = {}
         """Hosts that cannot even be tried, and why."""
         self._using = asyncio.Lock()
-        self._nodes: dict[str, tuple[tuple[Any, ...], Node]] = {}
-        """The nodes as they were last shown, and what they were made of: all are asked for every second, and only one
-        that is different is made anew."""
 
     async def use(self, hosts: Sequence[Host]) -> None:
         """Connect to the hosts that are new or have another address, and wait a little for those that are well."""
@@ -157,12 +154,9 @@ class DockerHosts:
         )
 
     def parts(self, run: Run) -> dict[int, ContainerRecord]:
-        """Return the container that counts of each part: there may be others, that were taken back or removed. Where
-        nothing of a run is there, it is what someone removed before this server looked."""
-        links = self._links.values()
-        there = [seen for link in links for seen in link.of(run)]
+        """Return the container that counts of each part: there may be others, that were taken back or removed."""
         found: dict[int, ContainerRecord] = {}
-        for seen in there or [seen for link in links for seen in link.removed_before(run)]:
+        for seen in [seen for link in self._links.values() for seen in link.of(run)]:
             known = found.get(seen.part)
             if known is None or (seen.began, not seen.gone) > (known.began, not known.gone):
                 found[seen.part] = seen
@@ -178,12 +172,6 @@ class DockerHosts:
     def still_runs(self, seen: ContainerRecord) -> bool:
         known = self.parts(seen.run).get(seen.part)
         return known is not None and known.id == seen.id and known.runs
-
-    def recall(self, run: Run) -> None:
-        """Keep what someone removed of a run before this server looked, if nothing else of it is there."""
-        if not any(link.of(run) for link in self.links()):
-            for link in self.links():
-                link.recall(run)
 
     def runs(self) -> set[Run]:
         return {seen.run for link in self._links.values() for seen in link.all()}
@@ -225,8 +213,7 @@ class DockerHosts:
 
     def nodes(self) -> list[Node]:
         twins = self._twins()
-        self._nodes = {name: self._known_or_made(link, twins.get(name)) for name, link in self._links.items()}
-        found = [node for _, node in self._nodes.values()]
+        found = [_node(link, twins.get(name)) for name, link in self._links.items()]
         return sorted(found + [_unusable(*each) for each in self._unusable.values()], key=lambda node: node.name)
 
     def _twins(self) -> dict[str, str]:
@@ -241,12 +228,6 @@ class DockerHosts:
             if len(names) > 1
             for name in names
         }
-
-    def _known_or_made(self, link: HostLink, twin: str | None) -> tuple[tuple[Any, ...], Node]:
-        seen = (link.info, link.probe, link.last_seen, link.trouble, link.looked.is_set(), link.space.full)
-        made_of = (link.host, *seen, twin)
-        known = self._nodes.get(link.host.name)
-        return known if known and known[0] == made_of else (made_of, _node(link, twin))
 
 
 def _has_moved(link: HostLink, host: Host | None) -> bool:

@@ -2,8 +2,7 @@
 
 An index or a node whose container someone removed while no server looked is not started again: it may have run. All
 containers that start together are made before the first of them starts, so that one which is missing although another
-of them began has been there. Of a run that is missing as a whole Docker may remember that it ran (`events`).
-"""
+of them began has been there."""
 
 from __future__ import annotations
 
@@ -28,7 +27,6 @@ from penstock.engines.docker.images import PullFailed
 from penstock.engines.docker.names import Label
 from penstock.engines.docker.runs.steps import (
     LaunchSteps,
-    NetworkRemoved,
     PartToStart,
     Say,
     StartFailed,
@@ -37,7 +35,7 @@ from penstock.engines.docker.runs.steps import (
 )
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.docker.state import never_started, not_started
-from penstock.errors import Conflict, PenstockError
+from penstock.errors import PenstockError
 
 log = logging.getLogger(__name__)
 RETRY, LONGEST_RETRY = 0.5, 10.0
@@ -68,7 +66,6 @@ class RunStarter:
 
     def start(self, run: Run, active: ActiveRun, launch: Launch) -> None:
         """Start in the background what can start now, unless a start is under way."""
-        self._hosts.recall(run)
         parts = self._hosts.parts(run)
         if active.launching or active.given_up:
             return
@@ -120,8 +117,6 @@ class RunStarter:
             except DockerUnreachable as error:
                 state = State.UNKNOWN if progress.state in ASKED else progress.state
                 say(state, Reason.NODE_LOST, f"{error.message}; trying again")
-            except NetworkRemoved as error:
-                say(State.LAUNCHING, Reason.PLACED, f"{error.message} on {error.host}; it is made again")
             except PullFailed as error:
                 wait = self._until_next_pull(run, active, error)
                 say(State.REQUESTED_PULLING, Reason.PULLING_IMAGE, f"{error.message}; trying again")
@@ -207,14 +202,7 @@ class RunStarter:
         else:
             seen = next(iter(parts.values()), None)
             found = [seen.host if seen else self._hosts.first().host.name]
-        found += [found[-1]] * (max(len(launch.gpus), launch.spec.nodes) - len(found))
-        if launch.spec.nodes > 1 and len(set(found)) > 1:
-            raise Conflict(
-                f"Its nodes were placed on {', '.join(dict.fromkeys(found))}: containers on different Docker hosts "
-                "have no network between them.",
-                hint="ask for fewer nodes, or for as much as one host has",
-            )
-        return found
+        return found + [found[-1]] * (max(len(launch.gpus), launch.spec.nodes) - len(found))
 
     async def _give_up(self, run: Run, active: ActiveRun, launch: Launch, error: DockerError | PenstockError) -> None:
         """Let all that did not begin fail, and remove what was only created. In doubt that stays: without it, the next

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import re
 import tarfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
@@ -36,7 +35,7 @@ from penstock.engines.docker.events import ContainerPast, read_memory
 from penstock.engines.docker.gpus import has_nvidia
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
-from penstock.engines.docker.images import ImagePulls, is_name, refuse_marked, registry_name
+from penstock.engines.docker.images import is_name, pull, read_login, refuse_marked, registry_name
 from penstock.engines.docker.names import Label
 from penstock.engines.docker.nfs import is_about_mounts, mount_words
 from penstock.engines.docker.settings import ContainerSettings
@@ -46,7 +45,6 @@ from penstock.errors import Conflict, PenstockError
 
 PIECE = 1 << 20
 AT_ONCE = 8
-_NO_NETWORK = re.compile(r"network \S+ not found")
 Say = Callable[[State, Reason, str], None]
 T = TypeVar("T")
 
@@ -59,10 +57,6 @@ class StartFailed(DockerError):
         self.state, self.reason = state, reason
 
 
-class NetworkRemoved(DockerError):
-    """Someone removed the network of the group before the container could start; it is made again."""
-
-
 @dataclass(frozen=True)
 class PartToStart:
     """A part of a run that is to be started, and where."""
@@ -73,15 +67,8 @@ class PartToStart:
 
 
 class LaunchSteps:
-    def __init__(
-        self,
-        hosts: DockerHosts,
-        claims: DockerClaims,
-        pulls: ImagePulls,
-        cpus: DedicatedCpus,
-        made: ContainerSettings,
-    ) -> None:
-        self._hosts, self._claims, self._pulls, self._cpus, self._made = hosts, claims, pulls, cpus, made
+    def __init__(self, hosts: DockerHosts, claims: DockerClaims, cpus: DedicatedCpus, made: ContainerSettings) -> None:
+        self._hosts, self._claims, self._cpus, self._made = hosts, claims, cpus, made
 
     async def start(self, launch: Launch, parts: Sequence[PartToStart], say: Say, fresh: set[str]) -> None:
         """Take all steps for these parts. `fresh` are the containers that were made and not yet asked to start."""
@@ -139,7 +126,7 @@ class LaunchSteps:
         def said(text: str) -> None:
             say(State.REQUESTED_PULLING, Reason.PULLING_IMAGE, text)
 
-        await self._pulls.have(link.api, image, said)
+        await pull(link.api, image, read_login(self._made.registry_config, image), said)
 
     # -- the container -----------------------------------------------------------------------------------------------
 
@@ -217,9 +204,6 @@ class LaunchSteps:
             named = [each for each in volumes if len(volumes) == 1 or self._claims.name_of(each) in error.message]
             what = f"Volume {named[0].name}" if named else "A volume"
             raise PenstockError(f"{what} cannot be mounted on {link.host.name}: {mount_words(error.message)}.")
-        if _NO_NETWORK.match(error.message) and not launch.spec.parts > 1:
-            await link.remove(seen, force=False)
-            raise NetworkRemoved(error.message, host=error.host, status=error.status) from error
         after = await link.look(seen.id)
         if after is None or not (after.error or after.began):
             raise error
