@@ -12,8 +12,8 @@ from penstock.engines.base import Presence, Run, Step
 from penstock.engines.docker.api.objects import ContainerRecord, read_time
 from penstock.engines.docker.names import Label
 from penstock.engines.docker.state import (
+    DockerRunSnapshot,
     HostState,
-    RunSnapshot,
     due_in,
     has_failed,
     pending,
@@ -50,14 +50,14 @@ def seen(part: int = 0, *, minutes: float = 1, labels: dict[str, str] | None = N
     return ContainerRecord(**(given | fields))
 
 
-def snapshot(*containers: ContainerRecord, **fields: Any) -> RunSnapshot:
+def snapshot(*containers: ContainerRecord, **fields: Any) -> DockerRunSnapshot:
     given = {
         "run": Run("abcdefgh"),
         "containers": {each.part: each for each in containers},
         "hosts": {"lab-1": HostState(docker="first")},
         "now": NOON + timedelta(hours=1),
     }
-    return RunSnapshot(**(given | fields))
+    return DockerRunSnapshot(**(given | fields))
 
 
 def end_of(one: ContainerRecord, **fields: Any) -> tuple[State, Reason | None, int | None]:

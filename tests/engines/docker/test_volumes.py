@@ -25,7 +25,7 @@ from penstock.engines.docker.api.errors import DockerError
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.nfs import mount_words, nfs_options
 from penstock.engines.docker.settings import read_settings
-from penstock.engines.docker.spec import ContainerPlace, MountSource, container
+from penstock.engines.docker.spec import ContainerPlace, VolumeDirectory, container
 from penstock.engines.docker.volumes import DockerClaims
 from penstock.errors import InUse, Invalid, PenstockError, Unavailable
 from penstock.settings import Settings
@@ -289,7 +289,7 @@ async def test_a_directory_inside_a_volume_needs_a_newer_docker(engine: DockerEn
 def test_a_newer_docker_is_asked_for_the_directory() -> None:
     volume = a_volume()
     launch = a_launch("true", {"/data": volume})
-    place = ContainerPlace("host-1", 0, 0, "net", 1 << 30, volumes={"/data": MountSource("penstock-x", "sets/a")})
+    place = ContainerPlace("host-1", 0, 0, "net", 1 << 30, volumes={"/data": VolumeDirectory("penstock-x", "sets/a")})
     [mount] = container(launch, read_settings(Settings(engine="docker")), place)["HostConfig"]["Mounts"]
     assert mount["VolumeOptions"] == {"NoCopy": True, "Subpath": "sets/a"}
 

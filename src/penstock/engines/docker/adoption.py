@@ -42,7 +42,7 @@ async def read_records(hosts: DockerHosts, installation: str, nodes: Collection[
     unreadable: list[str] = []
     asked = [link for link in hosts.links() if link.host.name in nodes]
     answers = await asyncio.gather(*(_volumes_if_there(link, installation, unreadable) for link in asked))
-    there = [(link, has) for link, has in zip(asked, answers, strict=True) if has is not None and link.looked.is_set()]
+    there = [(link, has) for link, has in zip(asked, answers, strict=True) if has is not None and link.answers]
     volumes = {id_: volume for _, has in there for id_, volume in has.items()}
     workloads = _workloads([link for link, _ in there], unreadable)
     return Found(

@@ -33,7 +33,7 @@ class DedicatedCpus:
     def watch(self, run: Run) -> None:
         """Move what shares CPUs where something changed on a host of this run."""
         for link in self._hosts.links():
-            if link.of(run) and link.looked.is_set() and _misplaced(link):
+            if link.of(run) and link.answers and _misplaced(link):
                 self._tasks.start(self._later(link))
 
     async def _later(self, link: HostLink) -> None:

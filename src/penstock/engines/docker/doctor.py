@@ -34,7 +34,7 @@ def _reached(name: str, message: str | None, link: HostLink | None) -> Check:
 
 
 def _fits(link: HostLink) -> list[Check]:
-    if not link.looked.is_set():
+    if not link.answers:
         return []
     name, found = link.host.name, []
 

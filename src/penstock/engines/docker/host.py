@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from penstock.background import Backoff, Tasks
@@ -43,16 +44,6 @@ REMOVED_KEPT = 256
 FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True)
-class DockerLife:
-    """A Docker engine from one start to the next, known by its own network, which it makes anew each time."""
-
-    id: str
-    """No other has it: a copied machine has the same `ID` as its original, but makes a network of its own."""
-    began: datetime | None
-    """By the host's clock."""
-
-
 class HostLink:
     def __init__(self, host: Host, api: DockerApi, made: ContainerSettings, changed: Callable[[Run], None]) -> None:
         self.host = host
@@ -65,14 +56,14 @@ class HostLink:
         self.info: Fields = {}
         self.probe = HostProbe()
         self.last_seen: datetime | None = None
+        """None: nothing there was looked at yet."""
         self.trouble: str | None = f"{host.name} was not reached yet"
-        self.life: DockerLife | None = None
-        """None: Docker has no network of its own."""
-        self._connections = 0
-        self.looked = asyncio.Event()
-        """Set while what is known of it is true."""
-        self.was_seen = False
-        """All there was looked at once: what is not known was not there then."""
+        """Why it does not answer; None: it does, and what is known of it is true."""
+        self.docker = ""
+        """Identifies its Docker from one start to the next by its own network, which it makes anew each time: a copied
+        machine has the same `ID` as its original. Where there is no such network, each connection is to another."""
+        self.docker_since: datetime | None = None
+        """When it started, by its own clock, where that is known."""
         self.tried = asyncio.Event()
         """It was reached, or the first try to do so has failed."""
         self.skew = timedelta()
@@ -85,8 +76,8 @@ class HostLink:
         """Containers that we did remove: an answer that was on its way then is old."""
         self._marked: dict[str, bool] = {}
         """Image id → whether the image has labels of ours."""
-        self._probed: DockerLife | None = None
-        """The life of Docker that was probed: what is installed on a host is there after a restart."""
+        self._probed = ""
+        """The Docker that was probed: what is installed on a host is there after a restart."""
         self._tasks = Tasks()
 
     def open(self) -> None:
@@ -113,9 +104,8 @@ class HostLink:
             self.keep(replace(known, peak=used))
 
     @property
-    def docker(self) -> str:
-        """Identify its Docker from one start to the next. Where it does not say, each connection is to another."""
-        return self.life.id if self.life else f"connection {self._connections}"
+    def answers(self) -> bool:
+        return self.trouble is None
 
     def _drop(self, container_id: str) -> None:
         if seen := self._known.pop(container_id, None):
@@ -124,8 +114,8 @@ class HostLink:
                 del self._by_run[seen.run]
 
     def require(self) -> None:
-        if not self.looked.is_set():
-            raise DockerUnreachable(self.trouble or f"{self.host.name} does not answer", host=self.host.name)
+        if self.trouble is not None:
+            raise DockerUnreachable(self.trouble, host=self.host.name)
 
     async def remove(self, seen: ContainerRecord, *, force: bool = True) -> None:
         self._removing.add(seen.id)
@@ -160,7 +150,7 @@ class HostLink:
             seen = replace(seen, witness=before.witness)
         if seen.over and ends:
             seen = replace(seen, witness=self.docker)
-        elif seen.unwitnessed and self.looked.is_set():
+        elif seen.unwitnessed and self.answers:
             seen = self._witnessed(seen, await read_memory(self.api))
         seen = _by_its_note(seen)
         self.keep(seen)
@@ -176,8 +166,8 @@ class HostLink:
 
     def _witnessed(self, seen: ContainerRecord, memory: EventMemory) -> ContainerRecord:
         """Note whether Docker saw its end: it says so, or it has run since before that and has forgotten."""
-        began = self.life.began if self.life else None
-        forgot = memory.full and not (began and seen.started_at and seen.started_at < began)
+        since = self.docker_since
+        forgot = memory.full and not (since and seen.started_at and seen.started_at < since)
         return replace(seen, witness=self.docker if memory.saw_end(seen.id) or forgot else "")
 
     async def _judge(self) -> None:
@@ -206,7 +196,7 @@ class HostLink:
 
     def _tell(self, run: Run) -> None:
         """Tell of a change once all was looked at: until then what is known is half old and half new."""
-        if self.looked.is_set():
+        if self.answers:
             self._changed(run)
 
     def _tell_all(self) -> None:
@@ -262,7 +252,9 @@ class HostLink:
     async def _look_at_all(self) -> None:
         self.info = await self.api.info()
         self.skew = (read_time(self.info.get("SystemTime")) or now()) - now()
-        self.life, self._connections = await _life_of(self.api), self._connections + 1
+        bridge = await self.api.network(OWN_NETWORK)
+        self.docker = str(bridge["Id"]) if bridge else secrets.token_hex(8)
+        self.docker_since = read_time(bridge.get("Created")) if bridge else None
         found = await self.api.containers({"label": [names.ours_filter(self.installation)]})
         known = {str(each["Id"]) for each in found if names.run_of(each.get("Labels") or {})}
         known |= {seen.id for seen in self._known.values() if not seen.gone}  # a list that lacks one is no proof
@@ -292,33 +284,28 @@ class HostLink:
 
     def _back(self) -> None:
         self.last_seen = now()
-        if self.trouble:
-            log.info("%s answers", self.host.name)
+        log.info("%s answers", self.host.name)
         self.trouble = None
-        self.was_seen = True
-        self.looked.set()
         self.tried.set()
         self._tell_all()
         self.space.doubt()
-        if "probe" not in self._tasks and not (self.probe.known and self._probed == self.life):
+        if "probe" not in self._tasks and self._probed != self.docker:
             self._tasks.start(self._probe(), "probe")
 
     def _away(self, said: str) -> None:
-        if self.trouble is None:
-            log.warning("%s; trying again", said)
-        self.trouble = said
+        answered, self.trouble = self.answers, said
         self.tried.set()
-        if self.looked.is_set():
-            self.looked.clear()
+        if answered:
+            log.warning("%s; trying again", said)
             self._tell_all()
 
     async def _probe(self) -> None:
-        life = self.life
+        docker = self.docker
         try:
             found = await probe(self.helpers, self.info)
             gpus = self.probe.gpus if found.gpu_trouble else without_own_use(found.gpus, gpus_in_use(self.all()))
             self.probe = replace(found, gpus=gpus)
-            self._probed = life
+            self._probed = docker
         except DockerError as error:
             log.info("%s cannot be probed: %s", self.host.name, error.message)
 
@@ -328,11 +315,6 @@ def _by_its_note(seen: ContainerRecord) -> ContainerRecord:
     if seen.note.code is None or (seen.witness != "" and seen.exit_code != AGAIN_CODE):
         return seen
     return replace(seen, exit_code=seen.note.code)
-
-
-async def _life_of(api: DockerApi) -> DockerLife | None:
-    found = await api.network(OWN_NETWORK)
-    return DockerLife(str(found.get("Id")), read_time(found.get("Created"))) if found else None
 
 
 class GroupNetworks:

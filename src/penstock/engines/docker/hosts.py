@@ -19,7 +19,7 @@ from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.api.transport import EXAMPLES, DockerAddress, InvalidAddress, read_address
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.state import HostState
+from penstock.engines.docker.state import HostState, troubles
 from penstock.errors import Conflict, PenstockError, Problem, SettingsError
 from penstock.settings import Settings
 
@@ -46,7 +46,7 @@ class DockerHosts:
                 del self._links[link.host.name]
             self._unusable = {}
             new = [self._add(host) for host in hosts]
-            gone = [link for link in old if link.host.name not in wanted and link.looked.is_set()]
+            gone = [link for link in old if link.host.name not in wanted and link.answers]
             await asyncio.gather(*(link.networks.remove_all() for link in gone))
             await asyncio.gather(*(link.close() for link in old))
             with suppress(TimeoutError):
@@ -145,7 +145,7 @@ class DockerHosts:
     def first(self) -> HostLink:
         """Return the first host that answers, for work that was given no node."""
         for link in self.links():
-            if link.looked.is_set() and not link.host.maintenance:
+            if link.answers and not link.host.maintenance:
                 return link
         troubles = [link.trouble for link in self.links() if link.trouble]
         troubles += [said for _, said in self._unusable.values()]
@@ -178,16 +178,12 @@ class DockerHosts:
 
     def away(self, names: Iterable[str]) -> list[str]:
         """Say of those of these nodes that do not answer why not; without names, of all."""
-        return self._troubles(names, lambda link: not link.looked.is_set())
+        return troubles(self.states(), names)
 
     def unseen(self, names: Iterable[str]) -> list[str]:
-        """Say of those of these nodes that were never looked at why not; without names, of all."""
-        return self._troubles(names, lambda link: not link.was_seen)
-
-    def _troubles(self, names: Iterable[str], is_meant: Callable[[HostLink], bool]) -> list[str]:
-        wanted = set(names) or {*self._links, *self._unusable}
-        said = [link.trouble or "" for link in self.links() if link.host.name in wanted and is_meant(link)]
-        return said + [why for name, (_, why) in self._unusable.items() if name in wanted]
+        """Say of those of these nodes that were never looked at why not."""
+        never = [name for name in names if name not in self._links or self._links[name].last_seen is None]
+        return self.away(never) if never else []
 
     def missing(self, names: Iterable[str]) -> list[str]:
         """Return the names of nodes that are not registered any more."""
@@ -201,9 +197,7 @@ class DockerHosts:
         """What a run is judged by, of each registered host."""
         found = {name: HostState(trouble=why) for name, (_, why) in self._unusable.items()}
         for name, link in self._links.items():
-            trouble = None if link.looked.is_set() else link.trouble or f"{name} does not answer"
-            since = link.life.began if link.life else None
-            found[name] = HostState(trouble, link.host.maintenance, link.skew, link.docker, since)
+            found[name] = HostState(link.trouble, link.host.maintenance, link.skew, link.docker, link.docker_since)
         return found
 
     def gpus_seen(self) -> list[bool]:
@@ -220,8 +214,8 @@ class DockerHosts:
         """Name the other node of those that are one Docker engine twice: its GPUs would be given away twice."""
         lives: dict[str, list[str]] = {}
         for name, link in self._links.items():
-            if link.life and link.looked.is_set():
-                lives.setdefault(link.life.id, []).append(name)
+            if link.answers:
+                lives.setdefault(link.docker, []).append(name)
         return {
             name: next(other for other in names if other != name)
             for names in lives.values()
@@ -262,7 +256,7 @@ def _node(link: HostLink, twin: str | None) -> Node:
         cpus_milli=int(info.get("NCPU") or 0) * 1000,
         memory_bytes=int(info.get("MemTotal") or 0),
         gpus=_gpus(host, link),
-        ready=link.looked.is_set() and not twin,
+        ready=link.answers and not twin,
         message=message,
         full=link.space.full,
         limits_enforced=bool(info.get("MemoryLimit")) and bool(info.get("CpuCfsQuota")),

@@ -28,7 +28,7 @@ LOG_FILES = 4
 
 
 @dataclass(frozen=True)
-class MountSource:
+class VolumeDirectory:
     """What is mounted: a Docker volume, or a directory in it."""
 
     volume: str
@@ -47,7 +47,7 @@ class ContainerPlace:
     host_memory: int
     has_nvidia: bool = False
     """The host hands GPUs to containers; otherwise they are only told which are theirs."""
-    volumes: Mapping[str, MountSource] = field(default_factory=dict)
+    volumes: Mapping[str, VolumeDirectory] = field(default_factory=dict)
     """Mount path → what it comes from on this host."""
     shared_cpus: str = ""
     """The CPUs that nobody has alone; empty: all."""
@@ -195,7 +195,7 @@ def _disks(launch: Launch, place: ContainerPlace, memory: int | None) -> Fields:
     return fields | ({"Tmpfs": tmpfs} if tmpfs else {})
 
 
-def _mount(mount: BoundMount, source: MountSource) -> Fields:
+def _mount(mount: BoundMount, source: VolumeDirectory) -> Fields:
     options: Fields = {"NoCopy": True} | ({"Subpath": source.directory} if source.directory else {})
     return {
         "Type": "volume",

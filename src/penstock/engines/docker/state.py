@@ -54,7 +54,7 @@ class HostState:
 
 
 @dataclass(frozen=True)
-class RunSnapshot:
+class DockerRunSnapshot:
     """All that a report is computed from."""
 
     run: Run
@@ -78,7 +78,9 @@ class RunSnapshot:
 
     @property
     def array(self) -> bool:
-        return is_array(self.launch, self.containers)
+        if self.launch:
+            return self.launch.spec.array is not None
+        return any(seen.is_array for seen in self.containers.values())
 
     @property
     def total(self) -> int:
@@ -90,19 +92,11 @@ class RunSnapshot:
         lacking = [unit for unit in self.failed.values() if self.launch and self.launch.spec.array is None]
         return f"Node {lacking[0].rank} has no container." if lacking else None
 
-    def away(self, names: Iterable[str]) -> list[str]:
-        """Why those of these hosts do not answer that do not; without names, of all."""
-        wanted = set(names) or set(self.hosts)
-        return [host.trouble for name, host in self.hosts.items() if name in wanted and host.trouble]
 
-    def missing(self, names: Iterable[str]) -> list[str]:
-        return [name for name in names if name not in self.hosts]
-
-
-def is_array(launch: Launch | None, containers: Mapping[int, ContainerRecord]) -> bool:
-    if launch:
-        return launch.spec.array is not None
-    return any(seen.is_array for seen in containers.values())
+def troubles(hosts: Mapping[str, HostState], names: Iterable[str]) -> list[str]:
+    """Say of those of these hosts that do not answer why not; without names, of all."""
+    wanted = set(names) or set(hosts)
+    return [host.trouble for name, host in hosts.items() if name in wanted and host.trouble]
 
 
 def total_of(launch: Launch | None, containers: Mapping[int, ContainerRecord]) -> int:
@@ -115,7 +109,7 @@ def total_of(launch: Launch | None, containers: Mapping[int, ContainerRecord]) -
 # -- the run -----------------------------------------------------------------------------------------------------------
 
 
-def report(snapshot: RunSnapshot) -> Report:
+def report(snapshot: DockerRunSnapshot) -> Report:
     """Raise Unavailable where its hosts do not answer and nothing is known of it."""
     found = _report(snapshot)
     steps = snapshot.steps
@@ -124,7 +118,7 @@ def report(snapshot: RunSnapshot) -> Report:
     return found.model_copy(update={"steps": steps})
 
 
-def _report(snapshot: RunSnapshot) -> Report:
+def _report(snapshot: DockerRunSnapshot) -> Report:
     if snapshot.cancelled_at:
         return Report(presence=Presence.ended, units=tuple(_unstarted(snapshot, snapshot.cancelled_at).values()))
     found = units(snapshot) | dict(snapshot.failed)
@@ -146,17 +140,17 @@ def _report(snapshot: RunSnapshot) -> Report:
     return _running(snapshot, listed, drained)
 
 
-def _running(snapshot: RunSnapshot, listed: tuple[Unit, ...], said: str | None) -> Report:
+def _running(snapshot: DockerRunSnapshot, listed: tuple[Unit, ...], said: str | None) -> Report:
     """Where a host does not answer the run is in doubt, and says so; nothing is started in its place."""
     containers = snapshot.containers.values()
-    away = snapshot.away({seen.host for seen in containers if not seen.over})
+    away = troubles(snapshot.hosts, {seen.host for seen in containers if not seen.over})
     if not away or not any(seen.runs for seen in containers):
         return Report(presence=Presence.running, units=listed, message=said)
     said = f"{away[0]}: it may still be running, and its node is asked again every few seconds"
     return Report(presence=Presence.running, units=listed, message=said, state=State.UNKNOWN, reason=Reason.NODE_LOST)
 
 
-def _drained(snapshot: RunSnapshot, found: Mapping[int, Unit]) -> str | None:
+def _drained(snapshot: DockerRunSnapshot, found: Mapping[int, Unit]) -> str | None:
     """Say why the rest of an array does not begin, where no node takes any more of it."""
     launch, hosts = snapshot.launch, snapshot.hosts
     left = [index for index in launch.indexes if index not in found] if launch else []
@@ -167,19 +161,19 @@ def _drained(snapshot: RunSnapshot, found: Mapping[int, Unit]) -> str | None:
     return f"{', '.join(drained)} {is_} in maintenance: {len(left)} of its indexes wait until that is over"
 
 
-def _not_begun(snapshot: RunSnapshot) -> Report:
+def _not_begun(snapshot: DockerRunSnapshot) -> Report:
     run, doing = snapshot.run, snapshot.starting
     if doing:
         return Report(presence=Presence.waiting, state=doing.state, reason=doing.reason, message=doing.message)
-    if missing := snapshot.missing(run.hosts):
+    if missing := [name for name in run.hosts if name not in snapshot.hosts]:
         said = f"Its node {missing[0]} is no longer registered, so nobody knows how it ended."
         return Report(presence=Presence.lost, message=said)
-    if away := snapshot.away(run.hosts):
+    if away := troubles(snapshot.hosts, run.hosts):
         raise Unavailable(f"{away[0]}: it may be running there, and its node is asked again.")
     return Report(presence=Presence.absent)
 
 
-def _unstarted(snapshot: RunSnapshot, at: datetime) -> dict[int, Unit]:
+def _unstarted(snapshot: DockerRunSnapshot, at: datetime) -> dict[int, Unit]:
     """Every part as it would be if its turn had never come."""
     launch = snapshot.launch
     parts = (launch.indexes or range(launch.spec.nodes)) if launch else range(snapshot.total)
@@ -201,7 +195,7 @@ def never_started(attempt: int, part: int, *, array: bool, at: datetime) -> Unit
 # -- what is due ---------------------------------------------------------------------------------------------------
 
 
-def pending(snapshot: RunSnapshot) -> list[ContainerRecord]:
+def pending(snapshot: DockerRunSnapshot) -> list[ContainerRecord]:
     """Containers whose end is not judged yet: somebody ended them a moment ago, and if that was Docker, which is being
     shut down, it will be seen soon."""
     first = _first_failure(snapshot)
@@ -215,14 +209,11 @@ def pending(snapshot: RunSnapshot) -> list[ContainerRecord]:
     return found
 
 
-def due_in(snapshot: RunSnapshot) -> float | None:
+def due_in(snapshot: DockerRunSnapshot) -> float | None:
     """Seconds until the report changes by itself; None: it does not."""
-    left = [_patience_left(seen, host, snapshot.now) for seen, host in _with_hosts(pending(snapshot), snapshot)]
+    hosts, doubted = snapshot.hosts, pending(snapshot)
+    left = [_patience_left(seen, hosts[seen.host], snapshot.now) for seen in doubted if seen.host in hosts]
     return min((min(each, OUTSIDE_PATIENCE) for each in left if each > 0), default=None)
-
-
-def _with_hosts(found: Iterable[ContainerRecord], snapshot: RunSnapshot) -> list[tuple[ContainerRecord, HostState]]:
-    return [(seen, snapshot.hosts[seen.host]) for seen in found if seen.host in snapshot.hosts]
 
 
 def _patience_left(seen: ContainerRecord, host: HostState, now: datetime) -> float:
@@ -230,7 +221,7 @@ def _patience_left(seen: ContainerRecord, host: HostState, now: datetime) -> flo
     return OUTSIDE_PATIENCE - (theirs - (seen.ended_at or theirs)).total_seconds()
 
 
-def has_failed(snapshot: RunSnapshot) -> bool:
+def has_failed(snapshot: DockerRunSnapshot) -> bool:
     """Is one of its nodes to blame, so that its peers have nothing to go on with?"""
     over = [seen for seen in snapshot.containers.values() if seen.over]
     return bool(snapshot.failed) or any(_own(seen, snapshot).state is not State.EXITED for seen in over)
@@ -239,14 +230,14 @@ def has_failed(snapshot: RunSnapshot) -> bool:
 # -- its units -----------------------------------------------------------------------------------------------------
 
 
-def units(snapshot: RunSnapshot) -> dict[int, Unit]:
+def units(snapshot: DockerRunSnapshot) -> dict[int, Unit]:
     """A unit for each container that was started, or could not be."""
     first = _first_failure(snapshot)
     known = sorted(snapshot.containers.items())
     return {part: _unit(seen, snapshot, first) for part, seen in known if seen.began or seen.over}
 
 
-def _first_failure(snapshot: RunSnapshot) -> tuple[ContainerRecord, UnitEnd] | None:
+def _first_failure(snapshot: DockerRunSnapshot) -> tuple[ContainerRecord, UnitEnd] | None:
     """The node that ended the others: the first that did not succeed, and was not told to end."""
     containers = snapshot.containers.values()
     if any(seen.is_array for seen in containers):
@@ -256,7 +247,7 @@ def _first_failure(snapshot: RunSnapshot) -> tuple[ContainerRecord, UnitEnd] | N
     return min(failed, key=lambda pair: (pair[0].ended_at is None, pair[0].ended_at, pair[0].part), default=None)
 
 
-def _unit(seen: ContainerRecord, snapshot: RunSnapshot, first: tuple[ContainerRecord, UnitEnd] | None) -> Unit:
+def _unit(seen: ContainerRecord, snapshot: DockerRunSnapshot, first: tuple[ContainerRecord, UnitEnd] | None) -> Unit:
     fields: dict[str, Any] = {
         "attempt": seen.run.attempt,
         "index": seen.part if seen.is_array else 0,
@@ -289,7 +280,7 @@ def _ended_with(seen: ContainerRecord, first: tuple[ContainerRecord, UnitEnd] | 
     return first[0].ended_at is None or seen.ended_at is None or seen.ended_at >= first[0].ended_at
 
 
-def _was_told(seen: ContainerRecord, snapshot: RunSnapshot) -> bool:
+def _was_told(seen: ContainerRecord, snapshot: DockerRunSnapshot) -> bool:
     """Did someone tell it to end, we or another? What it ended with is not its own doing then."""
     if not seen.began or snapshot.stopped or seen.part in snapshot.over_disk or seen.note.ended == "time":
         return False
@@ -311,7 +302,7 @@ def _what_ended_it(first: ContainerRecord, end: UnitEnd) -> str:
 # -- how one container ended -------------------------------------------------------------------------------------------
 
 
-def _own(seen: ContainerRecord, snapshot: RunSnapshot) -> UnitEnd:
+def _own(seen: ContainerRecord, snapshot: DockerRunSnapshot) -> UnitEnd:
     """Judge a container that is over as if it were alone."""
     code, note = seen.exit_code, seen.note
     if seen.error:
@@ -348,7 +339,7 @@ def _lost_with_docker(seen: ContainerRecord) -> UnitEnd:
     )
 
 
-def _restarted_since(seen: ContainerRecord, snapshot: RunSnapshot) -> bool:
+def _restarted_since(seen: ContainerRecord, snapshot: DockerRunSnapshot) -> bool:
     """Was its Docker restarted since this container started? With live-restore it may have run on after that."""
     host = snapshot.hosts.get(seen.host)
     if seen.witness == "" or host is None or seen.witness is None:
@@ -364,7 +355,7 @@ def _reads_as_told(seen: ContainerRecord) -> bool:
     return seen.note.ended == "stop" or (seen.note.code is None and seen.exit_code in BY_DOCKER)
 
 
-def _from_outside(seen: ContainerRecord, snapshot: RunSnapshot) -> bool:
+def _from_outside(seen: ContainerRecord, snapshot: DockerRunSnapshot) -> bool:
     """Did someone end it whom we do not know, so that it may yet turn out to have been Docker?"""
     if not seen.over or seen.error or seen.taken_away or snapshot.stopped or snapshot.without:
         return False

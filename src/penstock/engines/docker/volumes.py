@@ -24,7 +24,7 @@ from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.names import Label
 from penstock.engines.docker.nfs import HOLD, WALK, is_about_mounts, mount_words, nfs_options
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.spec import MountSource
+from penstock.engines.docker.spec import VolumeDirectory
 from penstock.engines.shared.records import volume_record
 from penstock.errors import Conflict, InUse, PenstockError, Unavailable
 
@@ -90,7 +90,7 @@ class DockerClaims:
 
     async def _look(self, volumes: Sequence[Volume]) -> None:
         wanted = {self.name_of(volume): volume.id for volume in volumes}
-        links = [link for link in self._hosts.links() if link.looked.is_set()]
+        links = [link for link in self._hosts.links() if link.answers]
         filters = {"label": [names.ours_filter(self._made.installation)]}
         found = await asyncio.gather(*(link.api.volumes(filters) for link in links), return_exceptions=True)
         for link, there in zip(links, found, strict=True):
@@ -119,7 +119,7 @@ class DockerClaims:
     def _emptiest(self) -> HostLink:
         """Return the host with the fewest volumes: what uses a volume runs where it is, so they are spread."""
         there = Counter(self._homes.values())
-        links = [link for link in self._hosts.links() if link.looked.is_set() and not link.host.maintenance]
+        links = [link for link in self._hosts.links() if link.answers and not link.host.maintenance]
         return min(links, key=lambda link: (there[link.host.name], link.host.name), default=None) or self._hosts.first()
 
     async def _local(self, link: HostLink, volume: Volume, account: Account) -> None:
@@ -159,7 +159,7 @@ class DockerClaims:
         elif not everywhere and (away := self._hosts.away([storage.node] if storage else ())):
             raise Unavailable(f"Volume {volume.name} cannot be checked: {away[0]}.")
         for link in links:
-            if link.looked.is_set():
+            if link.answers:
                 await self._delete(link, volume)
         self._homes.pop(volume.id, None)
 
@@ -234,7 +234,7 @@ class DockerClaims:
         await link.helpers.run([*find, "-exec", "rm", "-rf", "--", "{}", "+"], volumes=paths, read_only=False)
 
     async def users(self, volume: Volume) -> list[str]:
-        links = [link for link in self._hosts.links() if link.looked.is_set()]
+        links = [link for link in self._hosts.links() if link.answers]
         found = await asyncio.gather(*(self._users(link, volume) for link in links))
         return sorted(user for users in found for user in users)
 
@@ -253,7 +253,7 @@ class DockerClaims:
     # -- for a run ---------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def mounts(self, link: HostLink, launch: Launch) -> AsyncIterator[dict[str, MountSource]]:
+    async def mounts(self, link: HostLink, launch: Launch) -> AsyncIterator[dict[str, VolumeDirectory]]:
         """Make the volumes of a launch ready on this host and say where each mount path comes from. What is on NFS
         storages is mounted as long as the block lasts, so that containers that start meanwhile get just what was
         looked at."""
@@ -268,11 +268,11 @@ class DockerClaims:
                 await held.enter_async_context(self._held(link, self._storages[name], directories))
             yield found
 
-    async def _source(self, link: HostLink, mount: BoundMount, account: Account) -> MountSource:
+    async def _source(self, link: HostLink, mount: BoundMount, account: Account) -> VolumeDirectory:
         volume, below = mount.volume, mount.sub_path
         if nfs := self._nfs_of(volume):
             make = not (mount.read_only or volume.readonly)
-            return MountSource(await self._nfs(link, volume, nfs, below, make=make))
+            return VolumeDirectory(await self._nfs(link, volume, nfs, below, make=make))
         storage, home = self.storage_of(volume), await self.home_of(volume)
         if home is None and not volume.made and storage and storage.node == link.host.name:
             await self.create(volume, account)
@@ -285,7 +285,7 @@ class DockerClaims:
             )
         name = self.name_of(volume)
         if below is None:
-            return MountSource(name)
+            return VolumeDirectory(name)
         parts = parts_of(below, volume.group)
         if link.api.version < WITH_SUBPATHS:
             raise PenstockError(
@@ -293,7 +293,7 @@ class DockerClaims:
                 hint="mount all of it, or keep the data on an NFS storage",
             )
         await self._walk(link, name, parts, make=not mount.read_only)
-        return MountSource(name, below)
+        return VolumeDirectory(name, below)
 
     # -- NFS -----------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.runs.start import ActiveRun, RunStarter
 from penstock.engines.docker.runs.steps import LaunchSteps
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.state import RunSnapshot, due_in, has_failed, report, total_of, was_stopped
+from penstock.engines.docker.state import DockerRunSnapshot, due_in, has_failed, report, total_of, was_stopped
 from penstock.engines.shared.wakeup import Changes
 from penstock.errors import Unavailable
 
@@ -81,10 +81,10 @@ class DockerRuns:
     def observe(self, run: Run) -> Report:
         return report(self._snapshot(run))
 
-    def _snapshot(self, run: Run) -> RunSnapshot:
+    def _snapshot(self, run: Run) -> DockerRunSnapshot:
         active = self._runs.get(run) or ActiveRun()
         doing = active.launching
-        return RunSnapshot(
+        return DockerRunSnapshot(
             run=run,
             containers=self._hosts.parts(run),
             hosts=self._hosts.states(),
