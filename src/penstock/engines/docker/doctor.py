@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 
 from penstock.engines.docker.api.client import FIRST
+from penstock.engines.docker.helpers import FIX
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
-from penstock.engines.docker.space import FIX
 from penstock.settings import Settings
 from penstock.wire.server import Check
 

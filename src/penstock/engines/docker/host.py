@@ -25,11 +25,10 @@ from penstock.engines.docker.api.errors import SERVER_ERROR, DockerError, Docker
 from penstock.engines.docker.api.objects import ContainerRecord, note_in, read_container, read_time
 from penstock.engines.docker.events import EventMemory, read_memory
 from penstock.engines.docker.gpus import HostProbe, gpus_in_use, probe, without_own_use
-from penstock.engines.docker.helpers import Helpers
+from penstock.engines.docker.helpers import DiskSpace, Helpers
 from penstock.engines.docker.images import is_marked
 from penstock.engines.docker.names import Label
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.space import DiskSpace
 from penstock.engines.docker.spec import AGAIN_CODE, NOTE
 from penstock.engines.shared.minder import Note
 
