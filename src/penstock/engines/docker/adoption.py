@@ -58,7 +58,7 @@ async def _as_it_is(workload: Workload, hosts: DockerHosts) -> Workload:
     GPUs and CPUs any more."""
     parts = hosts.parts(Run.of(workload))
     placed = dict(enumerate(workload.hosts))
-    placed |= {names.number(seen.labels, Label.PLACE): seen.host for seen in parts.values()}
+    placed |= {seen.place: seen.host for seen in parts.values()}
     began = [seen.started_at for seen in parts.values() if seen.started_at]
     update: dict[str, Any] = {
         "hosts": tuple(placed[number] for number in sorted(placed)),

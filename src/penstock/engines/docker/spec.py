@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from penstock.domain.paths import SHARED_MEMORY, WORKDIR
 from penstock.domain.workloads import Medium, Scratch
-from penstock.engines.base import BoundMount, Launch, Run
+from penstock.engines.base import BoundMount, Launch
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
 from penstock.engines.docker.names import Label
@@ -60,7 +60,7 @@ class ContainerPlace:
 def container(launch: Launch, made: ContainerSettings, place: ContainerPlace) -> Fields:
     spec = launch.spec
     words = command(launch)
-    peer = names.peer_name(launch.name, _run(launch), place.part)
+    peer = names.peer_name(launch.name, launch.run, place.part)
     body: Fields = {
         "Image": spec.resources.image or made.image,
         "Hostname": peer,
@@ -78,10 +78,6 @@ def container(launch: Launch, made: ContainerSettings, place: ContainerPlace) ->
     if workdir := WORKDIR if launch.workdir_archive else spec.workdir:
         body["WorkingDir"] = workdir
     return body
-
-
-def _run(launch: Launch) -> Run:
-    return Run(launch.workload_id, launch.attempt)
 
 
 def labels(launch: Launch, made: ContainerSettings, place: ContainerPlace) -> dict[str, str]:
@@ -223,7 +219,7 @@ def variables(launch: Launch, place: ContainerPlace) -> dict[str, str]:
 def peers(launch: Launch) -> list[str]:
     """Return the names by which the nodes of a run reach each other, by rank."""
     nodes = launch.spec.nodes
-    return [names.peer_name(launch.name, _run(launch), rank) for rank in range(nodes)] if nodes > 1 else ["127.0.0.1"]
+    return [names.peer_name(launch.name, launch.run, rank) for rank in range(nodes)] if nodes > 1 else ["127.0.0.1"]
 
 
 def _gpus(launch: Launch, place: ContainerPlace) -> dict[str, str]:

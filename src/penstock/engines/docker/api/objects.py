@@ -96,6 +96,11 @@ class ContainerRecord:
         return bool(self.labels.get(Label.ARRAY))
 
     @property
+    def place(self) -> int:
+        """Which of the places of an array an index has; of several nodes the rank."""
+        return names.number(self.labels, Label.PLACE)
+
+    @property
     def grace(self) -> int:
         return names.number(self.labels, Label.GRACE, 10)
 

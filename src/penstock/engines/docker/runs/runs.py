@@ -60,7 +60,7 @@ class DockerRuns:
 
     async def start(self, launch: Launch) -> None:
         """Begin a start and return at once: what becomes of it is a change of the run."""
-        run = Run(launch.workload_id, launch.attempt)
+        run = launch.run
         active = self._of(run)
         active.launch = launch
         self._wanted.add(run)
@@ -73,7 +73,7 @@ class DockerRuns:
         self._starter.start(run, active, launch)
 
     def remind(self, launch: Launch) -> None:
-        active = self._of(Run(launch.workload_id, launch.attempt))
+        active = self._of(launch.run)
         active.launch = active.launch or launch
 
     # -- what is -----------------------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 An index or a node whose container someone removed while no server looked is not started again: it may have run. All
 containers that start together are made before the first of them starts, so that one which is missing although another
-of them began has been there."""
+of them began has been there.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +28,13 @@ from penstock.engines.docker.images import PullFailed
 from penstock.engines.docker.names import Label
 from penstock.engines.docker.runs.steps import (
     LaunchSteps,
-    PartToStart,
     Say,
     StartFailed,
     find_forgotten,
     start_in_doubt,
 )
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.state import never_started, not_started
+from penstock.engines.docker.state import never_started
 from penstock.errors import PenstockError
 
 log = logging.getLogger(__name__)
@@ -165,7 +165,7 @@ class RunStarter:
 
     async def _try(self, run: Run, active: ActiveRun, progress: LaunchProgress, say: Say) -> None:
         launch, there = progress.launch, self._hosts.parts(run)
-        if unseen := self._hosts.unseen(launch.hosts) if launch.hosts else []:
+        if unseen := self._hosts.unseen(launch.hosts):
             raise DockerUnreachable(f"{unseen[0]}: parts of it may be running there", host="")
         missing = self._hosts.missing(launch.hosts)
         for part in _removed(launch, active, there):
@@ -178,12 +178,8 @@ class RunStarter:
                 raise StartFailed(State.UNKNOWN, Reason.OUTCOME_UNKNOWN, f"{said}, so {NOT_KNOWN}", missing[0])
             raise PenstockError(f"{said}.")
         await self._doubt(run, active, progress)
-        wanted = [
-            PartToStart(part, place, hosts[place])
-            for part, place in _to_start(launch, active, there, self._closed(launch, there))
-        ]
-        if wanted:
-            await self._steps.start(launch, wanted, say, progress.fresh)
+        if wanted := _to_start(launch, active, there, self._closed(launch, there)):
+            await self._steps.start(launch, wanted, hosts, say, progress.fresh)
 
     async def _doubt(self, run: Run, active: ActiveRun, progress: LaunchProgress) -> None:
         """Do not start what may have run without Docker's knowing: of an array that index, of several nodes none."""
@@ -214,10 +210,9 @@ class RunStarter:
                     await self._hosts.link(seen.host).remove(seen)
         active.given_up = True
         there = self._hosts.parts(run)
-        code = not_started(error.message, error.host).exit_code if isinstance(error, DockerError) else None
         for part in launch.indexes or range(launch.spec.nodes):
             if part not in active.failed and not (part in there and there[part].began):
-                active.failed[part] = _failed(launch, part, *_why(error), code)
+                active.failed[part] = _failed(launch, part, *_why(error))
 
 
 def _to_start(
@@ -227,11 +222,11 @@ def _to_start(
     are nodes where no further index begins."""
     last = _last_made(launch, parts)
     open_ = [seen for seen in parts.values() if not seen.over and seen.part not in active.failed]
-    waiting = [(seen.part, names.number(seen.labels, Label.PLACE)) for seen in open_ if seen.prepared]
+    waiting = [(seen.part, seen.place) for seen in open_ if seen.prepared]
     known = {*parts, *active.failed}
     if launch.spec.array is None:
         return sorted([*waiting, *((rank, rank) for rank in range(last + 1, launch.spec.nodes) if rank not in known)])
-    busy = {names.number(seen.labels, Label.PLACE) for seen in open_}
+    busy = {seen.place for seen in open_}
     busy |= {number for number, host in enumerate(launch.hosts) if host in closed}
     free = [number for number in range(max(len(launch.gpus), 1)) if number not in busy]
     left = [index for index in launch.indexes if index > last and index not in known]
@@ -252,12 +247,9 @@ def _last_made(launch: Launch, parts: Mapping[int, ContainerRecord]) -> int:
     return max((names.number(seen.labels, Label.UP_TO, seen.part) for seen in parts.values() if seen.began), default=-1)
 
 
-def _failed(
-    launch: Launch, part: int, state: State, reason: Reason, message: str, exit_code: int | None = None
-) -> Unit:
+def _failed(launch: Launch, part: int, state: State, reason: Reason, message: str) -> Unit:
     unit = never_started(launch.attempt, part, array=launch.spec.array is not None, at=now())
-    update = {"state": state, "reason": reason, "message": message, "exit_code": exit_code}
-    return unit.model_copy(update=update)
+    return unit.model_copy(update={"state": state, "reason": reason, "message": message})
 
 
 def sentence(words: str) -> str:

@@ -17,7 +17,7 @@ import io
 import tarfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -57,22 +57,16 @@ class StartFailed(DockerError):
         self.state, self.reason = state, reason
 
 
-@dataclass(frozen=True)
-class PartToStart:
-    """A part of a run that is to be started, and where."""
-
-    part: int
-    number: int
-    host: str
-
-
 class LaunchSteps:
     def __init__(self, hosts: DockerHosts, claims: DockerClaims, cpus: DedicatedCpus, made: ContainerSettings) -> None:
         self._hosts, self._claims, self._cpus, self._made = hosts, claims, cpus, made
 
-    async def start(self, launch: Launch, parts: Sequence[PartToStart], say: Say, fresh: set[str]) -> None:
-        """Take all steps for these parts. `fresh` are the containers that were made and not yet asked to start."""
-        links = {part.host: self._hosts.link(part.host) for part in parts}
+    async def start(
+        self, launch: Launch, parts: Sequence[tuple[int, int]], hosts: Sequence[str], say: Say, fresh: set[str]
+    ) -> None:
+        """Take all steps for these parts, each with its place; `hosts` has the host of each place. `fresh` are the
+        containers that were made and not yet asked to start."""
+        links = {hosts[number]: self._hosts.link(hosts[number]) for _, number in parts}
         await complete_all(self._image(link, launch, say) for link in links.values())
         say(State.LAUNCHING, Reason.PLACED, f"its image is on {', '.join(links)}")
         async with AsyncExitStack() as held:  # until they have started, what they mount stays as it was looked at
@@ -83,16 +77,17 @@ class LaunchSteps:
             say(State.REQUESTED_LAUNCH, Reason.PLACED, f"its containers are made on {', '.join(links)}")
             places = [
                 ContainerPlace(
-                    host=part.host,
-                    part=part.part,
-                    number=part.number,
-                    network=networks[part.host],
-                    host_memory=int(links[part.host].info.get("MemTotal") or 1 << 30),
-                    has_nvidia=has_nvidia(links[part.host].info),
-                    volumes=volumes[part.host],
-                    up_to=max(each.part for each in parts),
+                    host=host,
+                    part=part,
+                    number=number,
+                    network=networks[host],
+                    host_memory=int(links[host].info.get("MemTotal") or 1 << 30),
+                    has_nvidia=has_nvidia(links[host].info),
+                    volumes=volumes[host],
+                    up_to=max(part for part, _ in parts),
                 )
-                for part in parts
+                for part, number in parts
+                for host in [hosts[number]]
             ]
             await self._start(launch, places, fresh)
 
@@ -132,7 +127,7 @@ class LaunchSteps:
 
     async def _create(self, link: HostLink, launch: Launch, place: ContainerPlace, fresh: set[str]) -> ContainerRecord:
         """Return the container that is there, or a new one: never one whose start may have been asked for."""
-        run = Run(launch.workload_id, launch.attempt)
+        run = launch.run
         name = names.container_name(self._made.installation, launch.name, run, place.part)
         while True:
             there = [seen for seen in link.of(run) if seen.part == place.part and not seen.gone]
@@ -163,7 +158,7 @@ class LaunchSteps:
         instead = tuple(each for seen in doubtful for each in (*instead_of(seen), seen.id))
         place = replace(place, shared_cpus=shared_cpus(link), instead_of=instead)
         await link.api.create(name, container(launch, self._made, place))
-        return await self._look_at(link, name, Run(launch.workload_id, launch.attempt))
+        return await self._look_at(link, name, launch.run)
 
     async def _look_at(self, link: HostLink, name: str, run: Run) -> ContainerRecord:
         seen = await link.look(name)
