@@ -105,6 +105,12 @@ async def memory_used(engine: DockerEngine, host: Host) -> list[int | None]:
     return [gpu.memory_used_bytes for gpu in node.gpus]
 
 
+async def until_used(engine: DockerEngine, host: Host, memory: list[int | None]) -> None:
+    async with asyncio.timeout(60):
+        while await memory_used(engine, host) != memory:
+            await asyncio.sleep(0.05)
+
+
 @pytest.mark.usefixtures("soon_looked")
 async def test_what_is_in_their_memory_is_shown_and_also_that_it_is_free_again(
     engine: DockerEngine, gpu_hosts: Hosts
@@ -112,14 +118,11 @@ async def test_what_is_in_their_memory_is_shown_and_also_that_it_is_free_again(
     host = gpu_hosts.hosts[0]
     launch = await up(engine, host, 0)
     host.gpu_does(0, 0, 512)
-    await use(engine)
-    assert await memory_used(engine, host) == [512 * MIB, 0]
+    await until_used(engine, host, [512 * MIB, 0])
     host.gpu_does(0, 0, 0)
     await engine.stop(run_of(launch), 0)
     await ended(engine, run_of(launch))
-    async with asyncio.timeout(60):
-        while await memory_used(engine, host) != [0, 0]:
-            await asyncio.sleep(0.05)
+    await until_used(engine, host, [0, 0])
 
 
 async def until_outside(engine: DockerEngine, host: Host, words: list[str]) -> list[Gpu]:
@@ -153,14 +156,11 @@ async def test_one_that_ends_is_seen_though_others_go_on(engine: DockerEngine, g
     ends = await up(engine, host, 0)
     await up(engine, host, 1)
     host.gpu_does(0, 50, 4096)
-    await use(engine)
-    assert await memory_used(engine, host) == [4096 * MIB, 0]
+    await until_used(engine, host, [4096 * MIB, 0])
     await until_outside(engine, host, ["", ""])
     host.gpu_does(0, 0, 0)
     await engine.stop(run_of(ends), 0)
-    async with asyncio.timeout(60):
-        while await memory_used(engine, host) != [0, 0]:
-            await asyncio.sleep(0.05)
+    await until_used(engine, host, [0, 0])
 
 
 async def test_what_others_had_when_the_server_came_is_known_from_the_start(gpu_hosts: Hosts, tmp_path: Path) -> None:

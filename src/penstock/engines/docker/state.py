@@ -18,9 +18,7 @@ from penstock.engines.base import Launch, Presence, Report, Run, Step
 from penstock.engines.docker import names
 from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.names import Label
-from penstock.engines.docker.nfs import is_about_mounts, mount_words
-from penstock.engines.shared import endings
-from penstock.engines.shared.endings import UnitEnd, ended_by_itself, out_of_memory, over_time
+from penstock.engines.shared.endings import UnitEnd, ended_by_itself, not_started, out_of_memory, over_time
 from penstock.engines.shared.exit_codes import NEVER_STARTED, describe
 from penstock.errors import Unavailable
 
@@ -306,7 +304,9 @@ def _own(seen: ContainerRecord, snapshot: DockerRunSnapshot) -> UnitEnd:
     """Judge a container that is over as if it were alone."""
     code, note = seen.exit_code, seen.note
     if seen.error:
-        return not_started(seen.error, seen.host)
+        if _LEFT_OVER.search(seen.error):
+            return UnitEnd(State.CRASHED, Reason.NODE_LOST, f"Docker on {seen.host} was restarted while it started it.")
+        return not_started(seen.error, f" on {seen.host}")
     if seen.part in snapshot.over_disk:
         return UnitEnd(State.CRASHED, Reason.DISK_LIMIT, snapshot.over_disk[seen.part], code or 1)
     if note.ended == "time" or _outlived(seen):
@@ -379,12 +379,3 @@ def _outlived(seen: ContainerRecord) -> bool:
 
 def _peak(seen: ContainerRecord) -> int | None:
     return seen.note.peak or max(seen.peak, seen.memory_limit if seen.out_of_memory else 0) or None
-
-
-def not_started(error: str, host: str) -> UnitEnd:
-    if _LEFT_OVER.search(error):
-        return UnitEnd(State.CRASHED, Reason.NODE_LOST, f"Docker on {host} was restarted while it started it.")
-    if is_about_mounts(error):
-        said = f"A volume cannot be mounted on {host}: {mount_words(error)}."
-        return UnitEnd(State.CRASHED, Reason.LAUNCH_FAILED, said)
-    return endings.not_started(error, f" on {host}")
