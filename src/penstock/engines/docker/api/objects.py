@@ -57,7 +57,7 @@ class ContainerRecord:
     @property
     def prepared(self) -> bool:
         """Is it there and, as far as Docker knows, was never started?"""
-        return self.status == "created" and not self.began and not self.error
+        return self.status == "created" and not (self.began or self.gone or self.error)
 
     @property
     def taken_away(self) -> bool:
