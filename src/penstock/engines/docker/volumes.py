@@ -26,7 +26,7 @@ from penstock.engines.docker.nfs import HOLD, WALK, is_about_mounts, mount_words
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.docker.spec import VolumeDirectory
 from penstock.engines.shared.records import volume_record
-from penstock.errors import Conflict, InUse, PenstockError, Unavailable
+from penstock.errors import InUse, PenstockError, Unavailable
 
 STANDARD = "standard"
 MOUNTED = "/volume"
@@ -124,8 +124,7 @@ class DockerClaims:
 
     async def _local(self, link: HostLink, volume: Volume, account: Account) -> None:
         labels = self._labels(volume) | {Label.RECORD: volume_record(volume, account)}
-        made = await link.api.create_volume({"Name": self.name_of(volume), "Labels": labels})
-        self._refuse_foreign(made, volume, link)
+        await link.api.create_volume({"Name": self.name_of(volume), "Labels": labels})
         if self._made.run_as:
             words = ["chown", self._made.run_as, MOUNTED]
             await link.helpers.run(words, volumes={self.name_of(volume): MOUNTED}, read_only=False)
@@ -138,13 +137,6 @@ class DockerClaims:
             Label.OWNER: f"{volume.group}/{volume.user}",
             Label.GROUP: volume.group,
         }
-
-    def _refuse_foreign(self, made: Fields, volume: Volume, link: HostLink) -> None:
-        if (made.get("Labels") or {}).get(Label.VOLUME) != volume.id:
-            raise Conflict(
-                f"There is a Docker volume {made.get('Name')} on {link.host.name} that Penstock did not make.",
-                hint=f"docker volume rm {made.get('Name')}",
-            )
 
     async def delete(self, volume: Volume) -> None:
         """Delete a volume. What is on an NFS storage stays there: only the hosts forget the way to it."""
@@ -307,10 +299,8 @@ class DockerClaims:
         async with self._export(link, storage, read_only=not make) as root:
             with _storage_errors(link, storage):
                 await self._walk(link, root, inside.split("/"), make=make)
-        made = await link.api.create_volume(
-            {"Name": name, "Labels": self._labels(volume)} | nfs_options(storage, inside, read_only=volume.readonly)
-        )
-        self._refuse_foreign(made, volume, link)
+        options = nfs_options(storage, inside, read_only=volume.readonly)
+        await link.api.create_volume({"Name": name, "Labels": self._labels(volume)} | options)
         return name
 
     @asynccontextmanager
@@ -370,7 +360,6 @@ def _named(container: Fields) -> str:
 def _in_use(volume: Volume, host: str, containers: Sequence[Fields]) -> InUse:
     """Say what uses a volume; containers that have ended do as well, since they have their logs."""
     named = f" by {', '.join(map(_named, containers[:10]))}" if containers else ""
-    ids = dict.fromkeys(id_ for each in containers if (id_ := (each.get("Labels") or {}).get(Label.WORKLOAD)))
-    ends = "; ".join(f"penstock delete wk {id_}" for id_ in list(ids)[:3])
-    hint = f"first {ends}" if ids else "delete what used it, then try again"
+    ids = [id_ for each in containers if (id_ := (each.get("Labels") or {}).get(Label.WORKLOAD))]
+    hint = f"first penstock delete wk {ids[0]}" if ids else "delete what used it, then try again"
     return InUse(f"Volume {volume.name} is in use on {host}{named}.", hint=hint)
