@@ -7,8 +7,8 @@ import ipaddress
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from penstock.domain.nodes import Allows, Gpu, Host, Node
 from penstock.engines.base import Run
@@ -16,11 +16,11 @@ from penstock.engines.docker import names
 from penstock.engines.docker.api.client import DockerApi
 from penstock.engines.docker.api.errors import DockerUnreachable
 from penstock.engines.docker.api.objects import ContainerRecord
-from penstock.engines.docker.api.transport import EXAMPLES, DockerAddress, InvalidAddress, read_address
+from penstock.engines.docker.api.transport import DockerAddress, InvalidAddress, Transport, dial, read_address
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.docker.state import HostState, troubles
-from penstock.errors import Conflict, PenstockError, Problem, SettingsError
+from penstock.errors import Conflict
 from penstock.settings import Settings
 
 PATIENCE = 5.0
@@ -32,8 +32,6 @@ class DockerHosts:
         self._settings, self._made = settings, made
         self._changed = changed
         self._links: dict[str, HostLink] = {}
-        self._unusable: dict[str, tuple[Host, str]] = {}
-        """Hosts that cannot even be tried, and why."""
         self._using = asyncio.Lock()
 
     async def use(self, hosts: Sequence[Host]) -> None:
@@ -44,7 +42,6 @@ class DockerHosts:
             turned = [link for name, link in self._links.items() if _is_turned(link, wanted.get(name))]
             for link in old:
                 del self._links[link.host.name]
-            self._unusable = {}
             new = [self._add(host) for host in hosts]
             gone = [link for link in old if link.host.name not in wanted and link.answers]
             await asyncio.gather(*(link.networks.remove_all() for link in gone))
@@ -59,12 +56,7 @@ class DockerHosts:
         if known := self._links.get(host.name):
             known.host = host
             return None
-        try:
-            api = self.api(host)
-        except PenstockError as error:
-            self._unusable[host.name] = (host, " ".join(str(each) for each in error.problems) or error.message)
-            return None
-        link = HostLink(host, api, self._made, self._changed)
+        link = HostLink(host, self._api(host), self._made, self._changed)
         self._links[host.name] = link
         link.open()
         return link
@@ -72,30 +64,29 @@ class DockerHosts:
     async def close(self) -> None:
         await asyncio.gather(*(link.close() for link in self._links.values()))
 
-    def api(self, host: Host) -> DockerApi:
-        """Return the API of whatever is at the host's address; raise where there is no way there."""
-        try:
-            address = read_address(host.address)
-        except InvalidAddress as error:
-            raise SettingsError("wrong", problems=[Problem(str(error), field="address", hint=EXAMPLES)]) from None
-        ssh = ["ssh", *(["-F", self._settings.docker_ssh_config] if self._settings.docker_ssh_config else [])]
-        return DockerApi(host.name, address, self._tls(host, address), ssh)
+    def _api(self, host: Host) -> DockerApi:
+        tls = host.address.startswith("tcp:")
+        return DockerApi(host.name, partial(self._dial, host.name, host.address), tls=tls)
 
-    def _tls(self, host: Host, address: DockerAddress) -> ssl.SSLContext | None:
+    async def _dial(self, name: str, text: str) -> Transport:
+        address = read_address(text)
+        ssh = ["ssh", *(["-F", self._settings.docker_ssh_config] if self._settings.docker_ssh_config else [])]
+        return await dial(address, self._tls(name, address), ssh)
+
+    def _tls(self, name: str, address: DockerAddress) -> ssl.SSLContext | None:
         if address.scheme != "tcp":
             return None
-        found = self._certificates(host.name)
+        found = self._certificates(name)
+        if found is None and _is_loopback(address.name):
+            return None
         if found is None:
-            if _is_loopback(address.name):
-                return None
-            said = f"there are no certificates for {host.name}: without them only this machine is spoken to by tcp"
-            raise SettingsError("wrong", problems=[Problem(said, hint="set docker_tls_dir")])
+            said = f"there are no certificates for {name}: without them only this machine is spoken to by tcp"
+            raise InvalidAddress(f"{said}; set docker_tls_dir")
         try:
             context = ssl.create_default_context(cafile=str(found / "ca.pem"))
             context.load_cert_chain(found / "cert.pem", found / "key.pem")
         except (OSError, ssl.SSLError) as error:
-            said = f"the certificates in {found} cannot be used: {error}"
-            raise SettingsError("wrong", problems=[Problem(said)]) from None
+            raise InvalidAddress(f"the certificates in {found} cannot be used: {error}") from None
         return context
 
     def _certificates(self, name: str) -> Path | None:
@@ -109,7 +100,7 @@ class DockerHosts:
     async def lacking(self, host: Host, runs: Sequence[Run]) -> list[Run]:
         """Return those of these runs of which Docker at the host's address has nothing, or not all that was last seen
         on the node."""
-        api = self.api(host)
+        api = self._api(host)
         try:
             await api.agree()
             found = await api.containers({"label": [names.ours_filter(self._made.installation)]})
@@ -137,8 +128,7 @@ class DockerHosts:
         """Return a host that answers; raise where it does not."""
         link = self._links.get(name)
         if link is None:
-            said = self._unusable[name][1] if name in self._unusable else f"There is no node {name}"
-            raise DockerUnreachable(said, host=name)
+            raise DockerUnreachable(f"There is no node {name}", host=name)
         link.require()
         return link
 
@@ -148,7 +138,6 @@ class DockerHosts:
             if link.answers and not link.host.maintenance:
                 return link
         troubles = [link.trouble for link in self.links() if link.trouble]
-        troubles += [said for _, said in self._unusable.values()]
         raise DockerUnreachable(
             troubles[0] if troubles else "there is no node: an admin applies a Node document", host=""
         )
@@ -187,7 +176,7 @@ class DockerHosts:
 
     def missing(self, names: Iterable[str]) -> list[str]:
         """Return the names of nodes that are not registered any more."""
-        return [name for name in names if name not in self._links and name not in self._unusable]
+        return [name for name in names if name not in self._links]
 
     def drained(self, names: Iterable[str]) -> list[str]:
         """Return those of these nodes that are in maintenance."""
@@ -195,10 +184,10 @@ class DockerHosts:
 
     def states(self) -> dict[str, HostState]:
         """What a run is judged by, of each registered host."""
-        found = {name: HostState(trouble=why) for name, (_, why) in self._unusable.items()}
-        for name, link in self._links.items():
-            found[name] = HostState(link.trouble, link.host.maintenance, link.skew, link.docker, link.docker_since)
-        return found
+        return {
+            name: HostState(link.trouble, link.host.maintenance, link.skew, link.docker, link.docker_since)
+            for name, link in self._links.items()
+        }
 
     def gpus_seen(self) -> list[bool]:
         """Say of each host with GPUs whether it can be seen what they do. If they are only declared it cannot."""
@@ -207,8 +196,7 @@ class DockerHosts:
 
     def nodes(self) -> list[Node]:
         twins = self._twins()
-        found = [_node(link, twins.get(name)) for name, link in self._links.items()]
-        return sorted(found + [_unusable(*each) for each in self._unusable.values()], key=lambda node: node.name)
+        return [_node(link, twins.get(name)) for name, link in sorted(self._links.items())]
 
     def _twins(self) -> dict[str, str]:
         """Name the other node of those that are one Docker engine twice: its GPUs would be given away twice."""
@@ -249,7 +237,12 @@ def _node(link: HostLink, twin: str | None) -> Node:
     if not message and host.maintenance:
         message = "it is in maintenance: nothing new is started there"
     return Node(
-        **_described(host),
+        name=host.name,
+        group=host.group,
+        address=host.address,
+        labels=host.labels,
+        allows=host.allows,
+        maintenance=host.maintenance,
         cpu_product=link.probe.cpu_product,
         version=str(info.get("ServerVersion") or ""),
         last_seen=link.last_seen,
@@ -261,14 +254,6 @@ def _node(link: HostLink, twin: str | None) -> Node:
         full=link.space.full,
         limits_enforced=bool(info.get("MemoryLimit")) and bool(info.get("CpuCfsQuota")),
     )
-
-
-def _unusable(host: Host, said: str) -> Node:
-    return Node(**_described(host), cpus_milli=0, memory_bytes=0, ready=False, message=said, limits_enforced=False)
-
-
-def _described(host: Host) -> dict[str, Any]:
-    return {name: getattr(host, name) for name in ("name", "group", "address", "labels", "allows", "maintenance")}
 
 
 def _gpus(host: Host, link: HostLink) -> tuple[Gpu, ...]:

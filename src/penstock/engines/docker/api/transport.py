@@ -27,7 +27,7 @@ EXAMPLES = "for example unix:///run/docker.sock, ssh://user@host or tcp://host:2
 
 
 class InvalidAddress(ValueError):
-    """str() says why not."""
+    """There is no way to such an address; str() says why not."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def read_address(text: str) -> DockerAddress:
         parts = urlsplit(text)
         name, port = parts.hostname or "", parts.port
     except ValueError:
-        raise InvalidAddress(f"'{shown}' is not an address") from None
+        raise InvalidAddress(f"'{shown}' is not an address, {EXAMPLES}") from None
     if parts.scheme == "unix" and not parts.netloc and parts.path.startswith("/") and text.isprintable():
         return DockerAddress("unix", path=parts.path)
     plain = _NAME.match(name) and parts.path in ("", "/") and not parts.query and not parts.fragment
@@ -60,7 +60,7 @@ def read_address(text: str) -> DockerAddress:
         return DockerAddress("ssh", name=name, port=port, user=parts.username or "")
     if parts.scheme == "tcp" and plain and "@" not in parts.netloc:
         return DockerAddress("tcp", name=name, port=port)
-    raise InvalidAddress(f"'{shown}' is not the address of a Docker engine")
+    raise InvalidAddress(f"'{shown}' is not the address of a Docker engine, {EXAMPLES}")
 
 
 @contextmanager
