@@ -19,7 +19,7 @@ from penstock.engines.docker.names import Label
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.shared.environment import CAPABILITIES, INDEX, NO_GPUS, RANKS, run_variables, user_variables
 from penstock.engines.shared.minder import BASH as BASH
-from penstock.engines.shared.minder import MINDER, PAYLOAD, PREPARE, needs_bash
+from penstock.engines.shared.minder import MINDER, PAYLOAD, PREPARE
 from penstock.engines.shared.records import without_values
 
 SMALLEST_MEMORY = 6 << 20
@@ -66,6 +66,8 @@ def container(launch: Launch, made: ContainerSettings, place: ContainerPlace) ->
         "Hostname": peer,
         "Env": [f"{name}={value}" for name, value in variables(launch, place).items()],
         "Labels": labels(launch, made, place),
+        "User": made.run_as,
+        "WorkingDir": WORKDIR if launch.workdir_archive else spec.workdir or "",
         "Tty": spec.terminal,
         "OpenStdin": spec.terminal,
         "HostConfig": _host_config(launch, made, place),
@@ -73,16 +75,13 @@ def container(launch: Launch, made: ContainerSettings, place: ContainerPlace) ->
     }
     if words:
         body |= {"Entrypoint": words[:1], "Cmd": words[1:]}
-    if made.run_as:
-        body["User"] = made.run_as
-    if workdir := WORKDIR if launch.workdir_archive else spec.workdir:
-        body["WorkingDir"] = workdir
     return body
 
 
 def labels(launch: Launch, made: ContainerSettings, place: ContainerPlace) -> dict[str, str]:
     """Return all labels: the user's own, and over them ours."""
     spec = launch.spec
+    limits = disk_limits(launch)
     found: dict[str, str] = {
         Label.WORKLOAD: launch.workload_id,
         Label.ATTEMPT: str(launch.attempt),
@@ -93,23 +92,16 @@ def labels(launch: Launch, made: ContainerSettings, place: ContainerPlace) -> di
         Label.OWNER: f"{launch.group}/{launch.user}",
         Label.GROUP: launch.group,
         Label.GRACE: str(launch.stop_grace),
+        Label.RECORD: without_values(launch.record, spec) if launch.record else "",
+        Label.ARRAY: "true" if spec.array else "",
+        Label.UP_TO: str(place.up_to) if spec.array else "",
+        Label.INSTEAD_OF: ",".join(place.instead_of),
+        Label.MAX_DURATION: str(spec.max_duration or ""),
+        Label.HAS_BASH: "true" if is_minded(launch) else "",
+        Label.GPUS: ",".join(gpus_of(launch, place)),
+        Label.CPUS: cpus_of(launch, place),
+        Label.DISK: json.dumps(limits) if limits else "",
     }
-    if launch.record:
-        found[Label.RECORD] = without_values(launch.record, spec)
-    if spec.array:
-        found |= {Label.ARRAY: "true", Label.UP_TO: str(place.up_to)}
-    if place.instead_of:
-        found[Label.INSTEAD_OF] = ",".join(place.instead_of)
-    if spec.max_duration:
-        found[Label.MAX_DURATION] = str(spec.max_duration)
-    if is_minded(launch):
-        found[Label.HAS_BASH] = "true"
-    if uuids := gpus_of(launch, place):
-        found[Label.GPUS] = ",".join(uuids)
-    if cpus := cpus_of(launch, place):
-        found[Label.CPUS] = cpus
-    if limits := disk_limits(launch):
-        found[Label.DISK] = json.dumps(limits)
     theirs = {name: text for name, text in spec.labels.items() if not names.is_ours(name)}
     return theirs | names.with_all_labels(made.installation, found)
 
@@ -125,7 +117,9 @@ def disk_limits(launch: Launch) -> dict[str, int]:
 
 def _host_config(launch: Launch, made: ContainerSettings, place: ContainerPlace) -> Fields:
     limits = launch.spec.resources
-    memory = max(limits.memory_bytes, SMALLEST_MEMORY) if limits.memory_bytes else None
+    memory = max(limits.memory_bytes, SMALLEST_MEMORY) if limits.memory_bytes else 0
+    shared_out = limits.requests.cpus_milli or limits.cpus_milli or made.default_cpus_milli
+    log_size = max(made.log_limit // LOG_FILES, 1 << 20)  # `local` keeps bytes as they are, `json-file` does not
     config: Fields = {
         "NetworkMode": place.network,
         "RestartPolicy": {"Name": "no"},
@@ -133,33 +127,20 @@ def _host_config(launch: Launch, made: ContainerSettings, place: ContainerPlace)
         "CapAdd": list(CAPABILITIES),
         "SecurityOpt": ["no-new-privileges"],
         "IpcMode": "private",
-        "CpuShares": _shares(limits.requests.cpus_milli or limits.cpus_milli or made.default_cpus_milli),
+        "CpuShares": max(shared_out * 1024 // 1000, 2),
+        "CpusetCpus": cpus_of(launch, place) or place.shared_cpus,
+        "NanoCpus": max(limits.cpus_milli, SMALLEST_CPU) * 1_000_000 if limits.cpus_milli else 0,
+        "Memory": memory,
+        "MemorySwap": memory,
+        "PidsLimit": made.processes,
         "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
-        "LogConfig": log_config(made),
+        "LogConfig": {"Type": "local", "Config": {"max-size": str(log_size), "max-file": str(LOG_FILES)}},
         **_disks(launch, place, memory),
     }
-    if made.processes:
-        config["PidsLimit"] = made.processes
-    if memory:
-        config |= {"Memory": memory, "MemorySwap": memory}
-    if limits.cpus_milli:
-        config["NanoCpus"] = max(limits.cpus_milli, SMALLEST_CPU) * 1_000_000
-    if cpus := cpus_of(launch, place) or place.shared_cpus:
-        config["CpusetCpus"] = cpus
     uuids = gpus_of(launch, place)
     if uuids and place.has_nvidia:
         config["DeviceRequests"] = [{"Driver": "nvidia", "DeviceIDs": list(uuids), "Capabilities": [["gpu"]]}]
     return config
-
-
-def log_config(made: ContainerSettings) -> Fields:
-    """Log with Docker's `local` driver, which keeps bytes as they are; its usual `json-file` does not."""
-    size = max(made.log_limit // LOG_FILES, 1 << 20)
-    return {"Type": "local", "Config": {"max-size": str(size), "max-file": str(LOG_FILES)}}
-
-
-def _shares(milli: int) -> int:
-    return max(milli * 1024 // 1000, 2)
 
 
 def cpus_of(launch: Launch, place: ContainerPlace) -> str:
@@ -175,7 +156,7 @@ def gpus_of(launch: Launch, place: ContainerPlace) -> tuple[str, ...]:
 # -- disks -----------------------------------------------------------------------------------------------------------
 
 
-def _disks(launch: Launch, place: ContainerPlace, memory: int | None) -> Fields:
+def _disks(launch: Launch, place: ContainerPlace, memory: int) -> Fields:
     mounts = [_mount(mount, place.volumes[mount.path]) for mount in launch.mounts]
     tmpfs: dict[str, str] = {}
     shared = (memory or place.host_memory) // 2
@@ -187,8 +168,7 @@ def _disks(launch: Launch, place: ContainerPlace, memory: int | None) -> Fields:
             shared = size
         else:
             tmpfs[scratch.path] = f"rw,exec,nosuid,nodev,mode=1777,size={size}"
-    fields: Fields = {"Mounts": mounts, "ShmSize": shared}
-    return fields | ({"Tmpfs": tmpfs} if tmpfs else {})
+    return {"Mounts": mounts, "ShmSize": shared, "Tmpfs": tmpfs}
 
 
 def _mount(mount: BoundMount, source: VolumeDirectory) -> Fields:
@@ -258,6 +238,5 @@ def command(launch: Launch) -> list[str]:
 
 
 def is_minded(launch: Launch) -> bool:
-    """Does a minder run the program? Code that is sent along is there before it starts, so only the other two reasons
-    of `needs_bash` count."""
-    return needs_bash(launch.model_copy(update={"workdir_archive": None}))
+    """Does a minder run the program? Nothing has to be awaited for code that is sent along: it is there before."""
+    return isinstance(launch.spec.run, str) or launch.spec.nodes > 1
