@@ -31,7 +31,6 @@ class ContainerPast:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     exit_code: int | None = None
-    removed: bool = False
 
     def add(self, event: Fields) -> None:
         at = datetime.fromtimestamp(event["timeNano"] / NANO, UTC)
@@ -42,8 +41,6 @@ class ContainerPast:
         elif event["Action"] == "die":
             code = event["Actor"]["Attributes"].get(names.EXIT_CODE, "")  # it may be a label of others, and any text
             self.ended_at, self.exit_code = at, int(code) if code.isdecimal() else None
-        elif event["Action"] == "destroy":
-            self.removed = True
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,9 @@ class DockerHosts:
     def links(self) -> Iterator[HostLink]:
         yield from list(self._links.values())
 
+    def answering(self) -> list[HostLink]:
+        return [link for link in self._links.values() if link.answers]
+
     def get(self, name: str) -> HostLink | None:
         return self._links.get(name)
 
@@ -134,8 +137,8 @@ class DockerHosts:
 
     def first(self) -> HostLink:
         """Return the first host that answers, for work that was given no node."""
-        for link in self.links():
-            if link.answers and not link.host.maintenance:
+        for link in self.answering():
+            if not link.host.maintenance:
                 return link
         troubles = [link.trouble for link in self.links() if link.trouble]
         raise DockerUnreachable(

@@ -176,7 +176,7 @@ class HostGpus:
 
     def _shown(self) -> list[HostLink]:
         """The hosts that answer and can show their GPUs."""
-        return [link for link in self._hosts.links() if link.probe.gpus and link.answers]
+        return [link for link in self._hosts.answering() if link.probe.gpus]
 
     async def of(self, link: HostLink) -> HostGpuUse:
         name = link.host.name

@@ -90,7 +90,7 @@ class DockerClaims:
 
     async def _look(self, volumes: Sequence[Volume]) -> None:
         wanted = {self.name_of(volume): volume.id for volume in volumes}
-        links = [link for link in self._hosts.links() if link.answers]
+        links = self._hosts.answering()
         filters = {"label": [names.ours_filter(self._made.installation)]}
         found = await asyncio.gather(*(link.api.volumes(filters) for link in links), return_exceptions=True)
         for link, there in zip(links, found, strict=True):
@@ -119,7 +119,7 @@ class DockerClaims:
     def _emptiest(self) -> HostLink:
         """Return the host with the fewest volumes: what uses a volume runs where it is, so they are spread."""
         there = Counter(self._homes.values())
-        links = [link for link in self._hosts.links() if link.answers and not link.host.maintenance]
+        links = [link for link in self._hosts.answering() if not link.host.maintenance]
         return min(links, key=lambda link: (there[link.host.name], link.host.name), default=None) or self._hosts.first()
 
     async def _local(self, link: HostLink, volume: Volume, account: Account) -> None:
@@ -226,17 +226,14 @@ class DockerClaims:
         await link.helpers.run([*find, "-exec", "rm", "-rf", "--", "{}", "+"], volumes=paths, read_only=False)
 
     async def users(self, volume: Volume) -> list[str]:
-        links = [link for link in self._hosts.links() if link.answers]
-        found = await asyncio.gather(*(self._users(link, volume) for link in links))
-        return sorted(user for users in found for user in users)
-
-    async def _users(self, link: HostLink, volume: Volume) -> list[str]:
         """Name the containers that use a volume and are none of ours."""
-        return [
+        found = [
             f"{_named(each)} on {link.host.name}"
+            for link in self._hosts.answering()
             for each in await self._mounting(link, volume)
             if (each.get("Labels") or {}).get(Label.INSTALLATION) != self._made.installation
         ]
+        return sorted(found)
 
     async def _mounting(self, link: HostLink, volume: Volume) -> list[Fields]:
         """List the containers that have a volume: those that have ended have it, too, until they are removed."""

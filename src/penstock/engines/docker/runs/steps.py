@@ -26,7 +26,6 @@ from penstock.domain.paths import WORKDIR
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Launch, Run
 from penstock.engines.docker import names
-from penstock.engines.docker.api.client import DockerApi
 from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerNotConnected, DockerUnreachable
 from penstock.engines.docker.api.http import HttpBody
 from penstock.engines.docker.api.objects import ContainerRecord
@@ -239,10 +238,6 @@ async def _pieces(path: Path) -> AsyncIterator[bytes]:
             yield data
 
 
-PATIENCE = 10.0
-"""Seconds in which a Docker that remembers has told."""
-
-
 async def find_forgotten(link: HostLink, prepared: Sequence[ContainerRecord]) -> list[ContainerRecord]:
     """Return the containers of which Docker does not remember that it made them, or what they were made instead of: it
     was killed or restarted since, and what it calls created may have run."""
@@ -259,11 +254,11 @@ async def withdraw(link: HostLink, seen: ContainerRecord) -> ContainerRecord | N
         await link.remove(seen, force=False)
     except DockerConflict:
         return await link.look(seen.id)
-    past = await _remembered(link.api, [*instead_of(seen), seen.id])
-    for each in past.values():
-        if each.started_at:
-            return _as_it_was(link, seen, each)
-    if not all(each.made for each in past.values()):
+    memory, ids = await read_memory(link.api), [*instead_of(seen), seen.id]
+    for past in [memory.past[each] for each in ids if each in memory.past]:
+        if past.started_at:
+            return _as_it_was(link, seen, past)
+    if not all(map(memory.made, ids)):
         raise start_in_doubt(link.api.host)
     return None
 
@@ -280,21 +275,6 @@ def _as_it_was(link: HostLink, seen: ContainerRecord, past: ContainerPast) -> Co
     found = replace(found, exit_code=past.exit_code, witness=link.docker)
     link.keep(found)
     return found
-
-
-async def _remembered(api: DockerApi, ids: Sequence[str]) -> dict[str, ContainerPast]:
-    """Return what Docker remembers of containers that were removed, once it has told of the removal of each."""
-    found = {each: ContainerPast() for each in ids}
-    filters = {"type": ["container"], "event": ["create", "start", "die", "destroy"], "container": ids}
-    try:
-        async with asyncio.timeout(PATIENCE), api.events(filters, since="0") as events:
-            async for event in events:
-                found[event["Actor"]["ID"]].add(event)
-                if all(each.removed for each in found.values()):
-                    return found
-    except TimeoutError:
-        raise start_in_doubt(api.host) from None
-    raise DockerUnreachable(f"Docker on {api.host} has closed the connection", host=api.host)
 
 
 def start_in_doubt(host: str) -> StartFailed:
