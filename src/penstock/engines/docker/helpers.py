@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 KIBIBYTE = 1024
 SECONDS = 120.0
 """Time in which a helper does its work."""
-REMOVAL_SECONDS = 10.0
+REMOVAL_SECONDS = 20.0
 """Time in which a host that is well removes a helper; elsewhere it is removed when the host is looked at again."""
 
 

@@ -64,8 +64,7 @@ class DockerPorts:
 
     async def close(self) -> None:
         await self._tasks.close()
-        for job in list(self._beside):
-            await self._end(job)
+        await asyncio.gather(*(self._end(job) for job in list(self._beside)))
 
     def watch(self, run: Run) -> None:
         """Remove the helper of a container that has ended, whoever is still connected."""
