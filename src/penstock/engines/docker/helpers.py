@@ -110,7 +110,7 @@ class Helpers:
             try:
                 async with asyncio.timeout(REMOVAL_SECONDS):
                     if not making.done() or not making.exception():  # who gives up while it is made leaves nothing
-                        await self._api.remove(await making)
+                        await self._api.remove(await asyncio.shield(making))
             except (DockerError, TimeoutError) as error:
                 log.info("%s: the helper %s is left over: %s", self.host, name, error)
             finally:
