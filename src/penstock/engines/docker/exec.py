@@ -11,19 +11,13 @@ with their input, or with the job.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from penstock.engines.base import Run, Terminal
 from penstock.engines.docker.api.client import DockerApi
-from penstock.engines.docker.api.errors import (
-    DockerConflict,
-    DockerError,
-    DockerNotFound,
-    translated_errors,
-)
+from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerNotFound, translated_errors
 from penstock.engines.docker.api.http import ProgramStream
 from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.hosts import DockerHosts
@@ -31,7 +25,6 @@ from penstock.engines.docker.spec import BASH
 from penstock.engines.shared.shell import ENTER, LEAVE, PLAIN_LEAVE
 from penstock.errors import Conflict, Unavailable
 
-log = logging.getLogger(__name__)
 LEAVE_SECONDS = 10.0
 CODE_SECONDS = 30.0
 MARK = "PENSTOCK_SESSION"
@@ -47,7 +40,7 @@ class DockerSession:
         self._api, self._exec_id, self._stream = api, exec_id, stream
         self._left = left
         self._code: int | None = None
-        self._over = asyncio.Event()
+        self._over = False
 
     async def send(self, data: bytes) -> None:
         with suppress(OSError):  # it has just ended: its code says more
@@ -67,10 +60,10 @@ class DockerSession:
                 yield number, data
         except OSError as error:
             raise Unavailable(f"The connection to the program was lost: {error}.") from error
-        self._over.set()
+        self._over = True
 
     async def exit_code(self) -> int:
-        if not self._over.is_set():
+        if not self._over:
             async for _ in self.output():
                 pass
         if self._code is None:
@@ -88,13 +81,13 @@ class DockerSession:
                         return int(state["ExitCode"])
                     await asyncio.sleep(0.02)
         except TimeoutError:
-            self._over.clear()
+            self._over = False
             raise Unavailable("The connection to the program was lost; it still runs.") from None
 
     async def close(self) -> None:
         await self._stream.close()
         left, self._left = self._left, None
-        if left and self._code is None and not self._over.is_set():
+        if left and self._code is None and not self._over:
             await left()
 
 

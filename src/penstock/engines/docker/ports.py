@@ -7,7 +7,6 @@ is a program inside it that passes bytes to the port. It has no rights there and
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 
@@ -22,7 +21,6 @@ from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.errors import Conflict
 
-log = logging.getLogger(__name__)
 WITHOUT_NC = "No port can be reached: the image that docker_helper_image names has no program 'nc'."
 LONGEST = "31536000"
 """Seconds: no `sleep` knows a word for forever that all of them do."""

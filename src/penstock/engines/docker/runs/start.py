@@ -26,12 +26,7 @@ from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.images import PullFailed
 from penstock.engines.docker.names import Label
-from penstock.engines.docker.runs.steps import (
-    LaunchSteps,
-    StartFailed,
-    find_forgotten,
-    start_in_doubt,
-)
+from penstock.engines.docker.runs.steps import LaunchSteps, StartFailed, find_forgotten, start_in_doubt
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.docker.state import never_started
 from penstock.errors import PenstockError
