@@ -11,7 +11,7 @@ from penstock.domain.states import Reason, State
 from penstock.engines.base import Launch, Report
 from penstock.engines.docker.api.client import DockerApi
 from penstock.engines.docker.engine import DockerEngine
-from penstock.engines.docker.events import EventMemory
+from penstock.engines.docker.events import EventMemory, read_memory
 from penstock.engines.docker.runs import start, steps
 from penstock.settings import Settings
 from tests.engines.docker.delayed_start import Arrives, DelayedStart
@@ -67,10 +67,11 @@ async def test_a_program_whose_start_got_no_answer_runs_once(
 async def test_where_docker_forgot_whether_it_ran_it_is_in_doubt_and_not_started_again(
     hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def nothing(_: DockerApi) -> EventMemory:
-        return EventMemory(full=False, past={})
+    async def of_what_is_there(api: DockerApi) -> EventMemory:
+        memory = await read_memory(api)
+        return EventMemory(memory.full, {each: past for each, past in memory.past.items() if await api.container(each)})
 
-    monkeypatch.setattr(steps, "read_memory", nothing)  # as if it had been restarted since
+    monkeypatch.setattr(steps, "read_memory", of_what_is_there)  # as if it had been restarted after the removal
     report, times = await started_late(hosts, tmp_path, Arrives.before_the_removal, SHORT)
     assert times == "ran\n"
     [unit] = report.units
