@@ -24,6 +24,8 @@ from penstock.errors import Conflict
 WITHOUT_NC = "No port can be reached: the image that docker_helper_image names has no program 'nc'."
 LONGEST = "31536000"
 """Seconds: no `sleep` knows a word for forever that all of them do."""
+DOCKER_SAYS = b"OCI runtime exec failed: "
+"""How Docker begins what it says in the name of a program that it could not start."""
 NOT_STARTED = (126, 127)
 """Codes of Docker and shells for a program that is not there."""
 
@@ -38,7 +40,7 @@ class DockerPortSession(DockerSession):
     async def output(self) -> AsyncIterator[tuple[int, bytes]]:
         heard = False
         async for number, data in super().output():
-            if number == 1:
+            if number == 1 and (heard or not data.startswith(DOCKER_SAYS)):
                 heard = True
                 yield 1, data
         code = 0 if heard else await super().exit_code()
