@@ -156,6 +156,30 @@ def test_a_server_that_is_killed_finds_its_container_again(place: Path, server: 
     leave_nothing(again, hosts.hosts[0])
 
 
+@pytest.mark.parametrize("kind", ["Workload", "task"])
+def test_a_server_that_was_killed_leaves_no_program_that_was_started_through_it(
+    place: Path, server: RunningServer, hosts: Hosts, kind: str
+) -> None:
+    """What such a program has left in the background is a part of the job and stays."""
+    host, _ = hosts.hosts
+    made = applied(server, WORKLOAD) if kind == "Workload" else server.submit(SLEEPS)
+    until(lambda: server.request("GET", f"/v1/workloads/{made['id']}")[1]["state"] == "RUNNING")
+    [container] = host.jobs()
+    penstock(server, "exec", made["id"], "--", "sh", "-c", "sleep 598 </dev/null >/dev/null 2>&1 &")
+    line = [sys.executable, "-m", "penstock.cli", "exec", made["id"], "--", "sh", "-c", "echo in; sleep 599"]
+    with subprocess.Popen(line, env=server.environ, stdout=subprocess.PIPE, stdin=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"in\n"
+        server.kill()
+        assert program.wait(PATIENCE) == 125
+    assert "sleep 599" in host.docker("top", container)
+    again = start_server(place, server.environ)
+    until(lambda: "sleep 599" not in host.docker("top", container))
+    assert "sleep 598" in host.docker("top", container)
+    assert again.request("GET", f"/v1/workloads/{made['id']}")[1]["state"] == "RUNNING"
+    leave_nothing(again, host)
+
+
 @pytest.mark.parametrize("words", [("echo", "a  b", "$HOME"), ("true",)], ids=" ".join)
 def test_the_words_of_a_command_need_no_shell_in_the_image(server: RunningServer, words: tuple[str, ...]) -> None:
     done = penstock(server, "run", "--image", "busybox:1", "--", *words)

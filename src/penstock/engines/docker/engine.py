@@ -29,10 +29,11 @@ from penstock.engines.base import (
     Terminal,
     VolumeReport,
 )
-from penstock.engines.docker import adoption, doctor, exec, inspect, nodes, refusals
+from penstock.engines.docker import adoption, doctor, inspect, nodes, refusals
 from penstock.engines.docker.api.errors import translated_errors
 from penstock.engines.docker.cpus import DedicatedCpus
 from penstock.engines.docker.events import events_of
+from penstock.engines.docker.exec import DockerSessions
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.logs import ContainerLogs
 from penstock.engines.docker.ports import DockerPorts
@@ -67,8 +68,9 @@ class DockerEngine:
         self._runs = DockerRuns(self._hosts, launching, self._changes, self._made)
         self._disks = DiskLimits(self._hosts, self._claims, self._made.disk_scan, self._runs.over_its_disk)
         self._logs = ContainerLogs(self._hosts, self._changes.follow, self._never_begins)
+        self._sessions = DockerSessions(self._hosts)
         self._ports = DockerPorts(self._hosts)
-        self._watches = (self._disks, self._cpus, MemoryPeaks(self._hosts), self._ports)
+        self._watches = (self._disks, self._cpus, MemoryPeaks(self._hosts), self._sessions, self._ports)
 
     async def open(self) -> None:
         """Begin; nothing is there until hosts are named."""
@@ -196,7 +198,7 @@ class DockerEngine:
         return self._logs.read(run, part, query)
 
     async def exec(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> Session:
-        return await exec.enter(self._hosts, run, part, command, terminal)
+        return await self._sessions.enter(run, part, command, terminal)
 
     async def inspect(self, run: Run) -> dict[str, Any]:
         with translated_errors():

@@ -4,17 +4,21 @@ Docker neither gives a terminal its size before the program looks nor ends the p
 container surely has bash, a few lines of it do the first. The second is done by a mark in the program's environment: a
 few lines of bash or `sh` end all that has it; where there is neither, the end of its input has to do.
 
-A server that was killed, or a host that did not answer, leaves programs that nobody is connected to any more. They end
-with their input, or with the job.
+A server that was killed, or a host that did not answer, leaves programs that nobody is connected to any more. They are
+ended when their container is looked at again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
+from penstock.background import Tasks
 from penstock.engines.base import Run, Terminal
 from penstock.engines.docker.api.client import DockerApi
 from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerNotFound, translated_errors
@@ -22,15 +26,17 @@ from penstock.engines.docker.api.http import ProgramStream
 from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.spec import BASH
-from penstock.engines.shared.shell import ENTER, LEAVE, PLAIN_LEAVE
+from penstock.engines.shared.shell import ENTER, LEAVE, MARKS, PLAIN_LEAVE
 from penstock.errors import Conflict, Unavailable
 
+log = logging.getLogger(__name__)
 LEAVE_SECONDS = 10.0
 CODE_SECONDS = 30.0
 MARK = "PENSTOCK_SESSION"
 """What the processes of a session have in their environment."""
-Left = Callable[[], Awaitable[None]]
-"""Called when the user has gone and the program may run still."""
+_MARK = re.compile(r"[0-9a-f]{16}")
+Left = Callable[[bool], Awaitable[None]]
+"""Called when the user has gone, with whether the program may run still."""
 
 
 class DockerSession:
@@ -87,41 +93,82 @@ class DockerSession:
     async def close(self) -> None:
         await self._stream.close()
         left, self._left = self._left, None
-        if left and self._code is None and not self._over:
-            await left()
+        if left:
+            await left(self._code is None and not self._over)
 
 
-async def enter(
-    hosts: DockerHosts, run: Run, part: int, command: Sequence[str], terminal: Terminal | None
-) -> DockerSession:
-    seen = hosts.running(run, part, "exec needs a running job")
-    mark = secrets.token_hex(8)
-    words = [BASH, "-c", ENTER, "bash", mark, *command] if seen.has_bash else command
+class DockerSessions:
+    """The programs that users of this server are connected to. Others that were started so are ended."""
 
-    async def leave() -> None:
-        with suppress(DockerError):
-            await end_session(hosts.link(seen.host).api, seen, mark)
+    def __init__(self, hosts: DockerHosts) -> None:
+        self._hosts = hosts
+        self._programs: dict[str, str] = {}
+        """By mark the id that Docker has given the program; empty until it has."""
+        self._ending = Tasks()
 
-    with translated_errors():
-        api = hosts.link(seen.host).api
+    async def close(self) -> None:
+        await self._ending.close()
+
+    async def enter(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> DockerSession:
+        seen = self._hosts.running(run, part, "exec needs a running job")
+        mark = secrets.token_hex(8)
+        self._programs[mark] = ""
         try:
-            exec_id, stream = await api.exec(seen.id, words, env=[f"{MARK}={mark}"], tty=terminal is not None)
-        except (DockerNotFound, DockerConflict):
-            raise Conflict("It has just ended.") from None
-    entered = DockerSession(api, exec_id, stream, leave)
-    if terminal:
-        await entered.resize(terminal)
-    return entered
+            entered = await self._started(seen, mark, command, tty=terminal is not None)
+            if terminal:
+                await entered.resize(terminal)
+        except BaseException:
+            del self._programs[mark]
+            raise
+        return entered
+
+    async def _started(self, seen: ContainerRecord, mark: str, command: Sequence[str], *, tty: bool) -> DockerSession:
+        words = [BASH, "-c", ENTER, "bash", mark, *command] if seen.has_bash else command
+        with translated_errors():
+            api = self._hosts.link(seen.host).api
+            try:
+                self._programs[mark], stream = await api.exec(seen.id, words, env=[f"{MARK}={mark}"], tty=tty)
+            except (DockerNotFound, DockerConflict):
+                raise Conflict("It has just ended.") from None
+        return DockerSession(api, self._programs[mark], stream, partial(self._leave, seen, mark))
+
+    async def _leave(self, seen: ContainerRecord, mark: str, runs: bool) -> None:
+        try:
+            if runs:
+                with suppress(DockerError):
+                    await end_session(self._hosts.link(seen.host).api, seen, mark)
+        finally:
+            del self._programs[mark]
+
+    def watch(self, run: Run) -> None:
+        """End programs that this server did not start, or could not end."""
+        for seen in self._hosts.parts(run).values():
+            if seen.runs and seen.programs.difference(self._programs.values()) and seen.id not in self._ending:
+                self._ending.start(self._end_left_over(seen), seen.id)
+
+    async def _end_left_over(self, seen: ContainerRecord) -> None:
+        with suppress(DockerError):
+            api = self._hosts.link(seen.host).api
+            marks = {line for line in (await printed_by(api, seen, MARKS)).split() if _MARK.fullmatch(line)}
+            for mark in marks.difference(self._programs):
+                log.info("ending a program in %s on %s that nobody is connected to", seen.name, seen.host)
+                await end_session(api, seen, mark)
 
 
 async def end_session(api: DockerApi, seen: ContainerRecord, mark: str) -> None:
-    """End all processes that have the mark, if the container has a shell that can do it."""
-    shell, script = (BASH, LEAVE) if seen.has_bash else ("sh", PLAIN_LEAVE)
+    """End all processes that have the mark."""
+    await printed_by(api, seen, LEAVE if seen.has_bash else PLAIN_LEAVE, mark)
+
+
+async def printed_by(api: DockerApi, seen: ContainerRecord, script: str, *words: str) -> str:
+    """Return what a script printed in a container; where that has no shell to run it, nothing of use."""
+    shell, out = BASH if seen.has_bash else "sh", b""
     with suppress(TimeoutError, OSError):
         async with asyncio.timeout(LEAVE_SECONDS):
-            _, stream = await api.exec(seen.id, [shell, "-c", script, "sh", mark], reads=False)
+            _, stream = await api.exec(seen.id, [shell, "-c", script, "sh", *words], reads=False)
             try:
-                async for _ in stream.output():
-                    pass
+                async for number, data in stream.output():
+                    out += data if number == 1 else b""
             finally:
                 await stream.close()
+    return out.decode(errors="replace")

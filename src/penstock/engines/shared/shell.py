@@ -45,3 +45,17 @@ PENSTOCK_SESSION=$1
 done 2>/dev/null
 """.strip()
 """The same where there may be no bash: with any `sh`, `sleep` and `tr`."""
+MARKS = r"""
+for each in /proc/[0-9]*; do
+  read -r line <"$each/stat" || continue
+  set -- ${line##*) }; [ "$2" = 0 ] || continue
+  if [ "$BASH_VERSION" ]; then
+    while IFS= read -r -d '' line; do printf '%s\n' "$line"; done <"$each/environ"
+  else
+    tr '\0' '\n' <"$each/environ"
+  fi | while IFS= read -r line; do
+    case $line in PENSTOCK_SESSION=*) printf '%s\n' "${line#*=}" ;; esac
+  done
+done 2>/dev/null
+""".strip()
+"""Prints the marks of programs that were started from outside and still run; what they left behind has a parent."""

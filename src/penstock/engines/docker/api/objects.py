@@ -49,6 +49,8 @@ class ContainerRecord:
     yet."""
     peak: int = field(default=0, compare=False)
     """Bytes of memory, of a program without a minder, as far as it was seen."""
+    programs: frozenset[str] = field(default=frozenset(), compare=False)
+    """By Docker's ids: those that ran beside its own when it was looked at."""
 
     @property
     def began(self) -> bool:
@@ -137,6 +139,7 @@ def read_container(found: dict[str, Any], host: str) -> ContainerRecord | None:
         ended_at=max(ended, started) if ended and started else ended,
         tty=bool(config.get("Tty")),
         cpuset=str(found.get("HostConfig", {}).get("CpusetCpus") or ""),
+        programs=frozenset(found.get("ExecIDs") or ()),
     )
 
 
