@@ -73,6 +73,8 @@ class HostLink:
         """Containers that we remove: their end is no news."""
         self._removed: deque[str] = deque(maxlen=REMOVED_KEPT)
         """Containers that we did remove: an answer that was on its way then is old."""
+        self._before: list[ContainerRecord] = []
+        """Containers that ran and were removed before we first looked, as far as Docker remembers."""
         self._marked: dict[str, bool] = {}
         """Image id → whether the image has labels of ours."""
         self._probed = ""
@@ -101,6 +103,10 @@ class HostLink:
     def note_peak(self, seen: ContainerRecord, used: int) -> None:
         if (known := self._known.get(seen.id)) and used > known.peak:
             self.keep(replace(known, peak=used))
+
+    def removed_before(self, run: Run) -> list[ContainerRecord]:
+        """Containers of a run that were removed before we first looked, as far as Docker remembers."""
+        return [seen for seen in self._before if seen.run == run]
 
     @property
     def answers(self) -> bool:
@@ -170,10 +176,14 @@ class HostLink:
         return replace(seen, witness=self.docker if memory.saw_end(seen.id) or forgot else "")
 
     async def _judge(self) -> None:
-        if unwitnessed := [seen for seen in self._known.values() if seen.unwitnessed]:
-            memory = await read_memory(self.api)
-            for seen in unwitnessed:
-                self.keep(_by_its_note(self._witnessed(seen, memory)))
+        unwitnessed = [seen for seen in self._known.values() if seen.unwitnessed]
+        if self.last_seen and not unwitnessed:
+            return
+        memory = await read_memory(self.api)
+        if not self.last_seen:
+            self._before = memory.removed(self.host.name, self.installation, self.docker)
+        for seen in unwitnessed:
+            self.keep(_by_its_note(self._witnessed(seen, memory)))
 
     async def _note(self, container_id: str) -> Note:
         try:

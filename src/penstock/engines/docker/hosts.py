@@ -146,9 +146,12 @@ class DockerHosts:
         )
 
     def parts(self, run: Run) -> dict[int, ContainerRecord]:
-        """Return the container that counts of each part: there may be others, that were taken back or removed."""
+        """Return the container that counts of each part: there may be others, that were taken back or removed. Where
+        nothing of a run is there, it is what someone removed before this server looked."""
+        links = self._links.values()
+        there = [seen for link in links for seen in link.of(run)]
         found: dict[int, ContainerRecord] = {}
-        for seen in [seen for link in self._links.values() for seen in link.of(run)]:
+        for seen in there or [seen for link in links for seen in link.removed_before(run)]:
             known = found.get(seen.part)
             if known is None or (seen.began, not seen.gone) > (known.began, not known.gone):
                 found[seen.part] = seen
@@ -164,6 +167,14 @@ class DockerHosts:
     def still_runs(self, seen: ContainerRecord) -> bool:
         known = self.parts(seen.run).get(seen.part)
         return known is not None and known.id == seen.id and known.runs
+
+    def recall(self, run: Run) -> None:
+        """Keep what someone removed of a run before this server looked beside what is started of it now, if nothing
+        else of it is there."""
+        if not any(link.of(run) for link in self.links()):
+            for link in self.links():
+                for seen in link.removed_before(run):
+                    link.keep(seen)
 
     def runs(self) -> set[Run]:
         return {seen.run for link in self._links.values() for seen in link.all()}

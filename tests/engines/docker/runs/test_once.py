@@ -153,6 +153,45 @@ async def test_a_node_that_failed_ends_also_one_that_has_no_container(hosts: Hos
         assert report.units[1].reason is Reason.ANOTHER_NODE_ENDED
 
 
+@pytest.mark.parametrize(
+    ("program", "state", "reason", "code"),
+    [
+        ("echo up; sleep 600", State.CRASHED, Reason.DELETED_OUTSIDE, None),
+        ("echo up; exit 3", State.CRASHED, Reason.PROGRAM_FAILED, 3),
+    ],
+    ids=["running", "ended"],
+)
+async def test_one_whose_only_container_was_removed_while_nobody_looked_is_not_started_again(
+    hosts: Hosts, tmp_path: Path, program: str, state: State, reason: Reason, code: int | None
+) -> None:
+    """Nothing of it is there: Docker remembers that it ran, and how it ended."""
+    machine, settings = hosts.hosts[0], settings_for(hosts, tmp_path)
+    launch = a_launch(("sh", "-c", program))
+    async with left_behind(settings, machine) as first:
+        await first.start(launch)
+        await printed(first, run_of(launch), "up")
+        if code:
+            await ended(first, run_of(launch))
+    machine.docker("rm", "-f", *containers_of(launch, machine))
+    async with opened(settings, [machine]) as engine:
+        await engine.start(launch)
+        report = await ended(engine, run_of(launch))
+        assert [(unit.state, unit.reason, unit.exit_code) for unit in report.units] == [(state, reason, code)]
+        assert not containers_of(launch, machine)
+
+
+async def test_an_array_of_which_nothing_is_left_goes_on_where_it_was(hosts: Hosts, tmp_path: Path) -> None:
+    machine, settings = hosts.hosts[0], settings_for(hosts, tmp_path)
+    launch = an_array("echo up; test $JOB_COMPLETION_INDEX -gt 1 || sleep 600", 4, 2)
+    await left(launch, settings, machine)
+    machine.docker("rm", "-f", *containers_of(launch, machine))
+    async with opened(settings, [machine]) as engine:
+        engine.remind(launch)
+        report = await ended(engine, run_of(launch))
+        assert [unit.reason for unit in report.units] == [Reason.DELETED_OUTSIDE] * 2 + [Reason.FINISHED] * 2
+        assert containers_of(launch, machine) == [f"penstock-try-{launch.workload_id}.{part}" for part in (2, 3)]
+
+
 async def test_what_was_taken_back_before_it_ran_is_started(hosts: Hosts, tmp_path: Path) -> None:
     """A container that was made and removed again is no sign that it ran."""
     machine, settings = hosts.hosts[0], settings_for(hosts, tmp_path)

@@ -72,6 +72,7 @@ class DockerRuns:
 
     def _begin(self, active: ActiveRun, launch: Launch) -> None:
         """Start in the background what can start now, unless a start is under way."""
+        self._hosts.recall(launch.run)
         if active.start or active.given_up:
             return
         start = RunStart(self._hosts, self._steps, self._made, self._changes.tell, active, launch)

@@ -2,7 +2,7 @@
 
 An index or a node whose container someone removed while no server looked is not started again: it may have run. All
 containers that start together are made before the first of them starts, so that one which is missing although another
-of them began has been there.
+of them began has been there. Of a run that is missing as a whole Docker may remember that it ran (`events`).
 """
 
 from __future__ import annotations
