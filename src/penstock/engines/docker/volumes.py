@@ -26,7 +26,7 @@ from penstock.engines.docker.nfs import HOLD, WALK, is_about_mounts, mount_words
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.docker.spec import VolumeDirectory
 from penstock.engines.shared.records import volume_record
-from penstock.errors import InUse, PenstockError, Unavailable
+from penstock.errors import Conflict, InUse, PenstockError, Unavailable
 
 STANDARD = "standard"
 MOUNTED = "/volume"
@@ -124,10 +124,19 @@ class DockerClaims:
 
     async def _local(self, link: HostLink, volume: Volume, account: Account) -> None:
         labels = self._labels(volume) | {Label.RECORD: volume_record(volume, account)}
-        await link.api.create_volume({"Name": self.name_of(volume), "Labels": labels})
+        await self._make(link, volume, {"Name": self.name_of(volume), "Labels": labels})
         if self._made.run_as:
             words = ["chown", self._made.run_as, MOUNTED]
             await link.helpers.run(words, volumes={self.name_of(volume): MOUNTED}, read_only=False)
+
+    async def _make(self, link: HostLink, volume: Volume, body: Fields) -> None:
+        """Make a volume, unless it is there. A name is a claim: what others made by it is theirs."""
+        made = await link.api.create_volume(body)
+        if (made.get("Labels") or {}).get(Label.VOLUME) != volume.id:
+            raise Conflict(
+                f"There is a Docker volume {made.get('Name')} on {link.host.name} that Penstock did not make.",
+                hint=f"docker volume rm {made.get('Name')}",
+            )
 
     def _labels(self, volume: Volume) -> dict[str, str]:
         return {
@@ -297,7 +306,7 @@ class DockerClaims:
             with _storage_errors(link, storage):
                 await self._walk(link, root, inside.split("/"), make=make)
         options = nfs_options(storage, inside, read_only=volume.readonly)
-        await link.api.create_volume({"Name": name, "Labels": self._labels(volume)} | options)
+        await self._make(link, volume, {"Name": name, "Labels": self._labels(volume)} | options)
         return name
 
     @asynccontextmanager

@@ -217,9 +217,10 @@ class DockerApi:
         sizes = {str(each["Name"]): int(each["UsageData"]["Size"]) for each in found.get("Volumes") or ()}
         return max(sizes.get(name, 0), 0)
 
-    async def create_volume(self, body: Fields) -> None:
-        """Make a volume; one of this name that was there before is left as it was."""
-        await self._call("POST", "/volumes/create", body=body)
+    async def create_volume(self, body: Fields) -> Fields:
+        """Make a volume and return it; one of this name that was there before is left as it was."""
+        found: Fields = await self._call("POST", "/volumes/create", body=body)
+        return found
 
     async def remove_volume(self, name: str) -> None:
         with suppress(DockerNotFound):
