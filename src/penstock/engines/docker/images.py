@@ -28,7 +28,7 @@ _FOR_A_WHILE = re.compile(
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:/@-]{0,253}[A-Za-z0-9])?\Z")
 Said = Callable[[str], None]
 
-ANSWER_SECONDS, SILENT_SECONDS = 10.0, 60.0
+ANSWER_SECONDS, SILENT_SECONDS = 5.0, 60.0
 """Seconds in which a registry that is well has answered, and then sent something more; Docker itself waits longer."""
 
 
