@@ -77,6 +77,10 @@ class Launch(Model):
     stop_grace: int
     """Seconds between TERM and KILL."""
 
+    @property
+    def run(self) -> Run:
+        return Run(self.workload_id, self.attempt)
+
 
 class Presence(StrEnum):
     absent = "absent"

@@ -3,21 +3,17 @@ server that does starts anything more."""
 
 from __future__ import annotations
 
-import json
 import subprocess
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
 from tests.e2e.docker.test_jobs import applied, items, penstock, until
 from tests.hosts.host import Host
 from tests.hosts.lot import Hosts
-from tests.running import SocketConnection, start_server
+from tests.running import start_server
 
 NODE = """apiVersion: v1
 kind: Node
@@ -162,40 +158,6 @@ def test_the_network_of_a_group_stays_until_the_node_is_deleted(lab: Lab) -> Non
     assert lab.server.request("DELETE", "/v1/nodes/lab-2")[0] == 200
     until(lambda: networks(lab.second) == [others])
     assert lab.second.docker("ps", "-aq") == ""
-
-
-def test_a_job_starts_although_somebody_prunes_the_networks_before_its_container_begins(lab: Lab) -> None:
-    for _ in range(20):
-        with pruning_once(lab.second):
-            done = lab.server.ended(lab.short())
-        assert done["state"] == "EXITED", done
-        if any("it is made again" in (line["message"] or "") for line in done["history"]):
-            return
-    pytest.fail("the networks were never pruned in time")
-
-
-@contextmanager
-def pruning_once(machine: Host) -> Iterator[None]:
-    """As soon as a container of a job is made."""
-    events = SocketConnection(machine.socket)
-    wanted = json.dumps({"event": ["create"], "label": ["penstock.dev/workload"]})
-    events.request("GET", f"/events?filters={quote(wanted)}")
-    told = events.getresponse()
-
-    def prune() -> None:
-        told.readline()
-        prunes = SocketConnection(machine.socket)
-        prunes.request("POST", "/networks/prune")
-        prunes.getresponse().read()
-        prunes.close()
-
-    pruning = threading.Thread(target=prune)
-    pruning.start()
-    try:
-        yield
-    finally:
-        pruning.join()
-        events.close()
 
 
 def networks(machine: Host) -> list[str]:

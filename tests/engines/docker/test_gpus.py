@@ -28,6 +28,12 @@ MIB = 1 << 20
 
 
 @pytest.fixture
+def soon_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Idle hosts are looked at all the time."""
+    monkeypatch.setattr(gauges, "IDLE_SECONDS", 0.2)
+
+
+@pytest.fixture
 async def engine(gpu_hosts: Hosts, tmp_path: Path) -> AsyncIterator[DockerEngine]:
     """Over both, once their GPUs are known."""
     async with opened(settings_for(gpu_hosts, tmp_path), gpu_hosts.hosts) as engine:
@@ -99,20 +105,24 @@ async def memory_used(engine: DockerEngine, host: Host) -> list[int | None]:
     return [gpu.memory_used_bytes for gpu in node.gpus]
 
 
+async def until_used(engine: DockerEngine, host: Host, memory: list[int | None]) -> None:
+    async with asyncio.timeout(60):
+        while await memory_used(engine, host) != memory:
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.usefixtures("soon_looked")
 async def test_what_is_in_their_memory_is_shown_and_also_that_it_is_free_again(
     engine: DockerEngine, gpu_hosts: Hosts
 ) -> None:
     host = gpu_hosts.hosts[0]
     launch = await up(engine, host, 0)
     host.gpu_does(0, 0, 512)
-    await use(engine)
-    assert await memory_used(engine, host) == [512 * MIB, 0]
+    await until_used(engine, host, [512 * MIB, 0])
     host.gpu_does(0, 0, 0)
     await engine.stop(run_of(launch), 0)
     await ended(engine, run_of(launch))
-    async with asyncio.timeout(60):
-        while await memory_used(engine, host) != [0, 0]:
-            await asyncio.sleep(0.05)
+    await until_used(engine, host, [0, 0])
 
 
 async def until_outside(engine: DockerEngine, host: Host, words: list[str]) -> list[Gpu]:
@@ -124,10 +134,8 @@ async def until_outside(engine: DockerEngine, host: Host, words: list[str]) -> l
             await asyncio.sleep(0.05)
 
 
-async def test_what_others_do_on_the_gpus_of_an_idle_host_is_noticed(
-    engine: DockerEngine, gpu_hosts: Hosts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gauges, "IDLE_SECONDS", 0.2)
+@pytest.mark.usefixtures("soon_looked")
+async def test_what_others_do_on_the_gpus_of_an_idle_host_is_noticed(engine: DockerEngine, gpu_hosts: Hosts) -> None:
     host = gpu_hosts.hosts[0]
     host.gpu_does(0, 0, 5120)
     host.gpu_does(1, 0, 100, processes=2)
@@ -142,19 +150,17 @@ async def test_what_others_do_on_the_gpus_of_an_idle_host_is_noticed(
     assert after[0].last_seen > before[0].last_seen
 
 
+@pytest.mark.usefixtures("soon_looked")
 async def test_one_that_ends_is_seen_though_others_go_on(engine: DockerEngine, gpu_hosts: Hosts) -> None:
     host = gpu_hosts.hosts[0]
     ends = await up(engine, host, 0)
     await up(engine, host, 1)
     host.gpu_does(0, 50, 4096)
-    await use(engine)
-    assert await memory_used(engine, host) == [4096 * MIB, 0]
+    await until_used(engine, host, [4096 * MIB, 0])
     await until_outside(engine, host, ["", ""])
     host.gpu_does(0, 0, 0)
     await engine.stop(run_of(ends), 0)
-    async with asyncio.timeout(60):
-        while await memory_used(engine, host) != [0, 0]:
-            await asyncio.sleep(0.05)
+    await until_used(engine, host, [0, 0])
 
 
 async def test_what_others_had_when_the_server_came_is_known_from_the_start(gpu_hosts: Hosts, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.nodes import Allows, Gpu
-from penstock.domain.states import Reason, State
+from penstock.domain.states import State
 from penstock.engines.base import Run
 from penstock.engines.docker.api.transport import DockerAddress, InvalidAddress, read_address
 from penstock.engines.docker.engine import DockerEngine
@@ -147,14 +147,6 @@ async def test_an_array_runs_on_all_the_hosts_it_was_given(hosts: Hosts, tmp_pat
         assert [await log_of(engine, run_of(launch), index) for index in range(4)] == [b"0\n", b"1\n", b"2\n", b"3\n"]
         for machine in hosts.hosts:
             assert machine.docker("ps", "-aq", "--filter", f"label=penstock.dev/workload={launch.workload_id}")
-
-
-async def test_nodes_that_must_meet_cannot_be_on_different_hosts(hosts: Hosts, tmp_path: Path) -> None:
-    async with opened(settings_for(hosts, tmp_path), hosts.hosts) as engine:
-        report, _ = await outcome(engine, a_launch("true", nodes=2, hosts=("host-1", "host-2")))
-        unit = report.units[0]
-        assert (unit.state, unit.reason) == (State.CRASHED, Reason.LAUNCH_FAILED)
-        assert "containers on different Docker hosts have no network between them" in (unit.message or "")
 
 
 # -- text ------------------------------------------------------------------------------------------------------------

@@ -200,4 +200,5 @@ async def test_what_ends_well_because_docker_tells_it_to_was_ended_by_docker(
     await printed(engine, run_of(launch), "up")
     await asyncio.to_thread(hosts.hosts[0].restart)
     [unit] = (await ended(engine, run_of(launch))).units
+    await answering(engine)
     assert (unit.state, unit.reason, unit.message) == (State.CRASHED, Reason.NODE_LOST, ENDED_BY)

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from penstock.domain.workloads import Port, Resources, Scratch
-from penstock.engines.docker.api.client import DockerApi
-from penstock.engines.docker.api.transport import read_address
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.names import network_name
 from penstock.engines.docker.settings import read_settings
@@ -102,20 +100,6 @@ async def test_each_group_has_a_network_of_its_own(engine: DockerEngine, hosts: 
 def _inspect(hosts: Hosts, workload_id: str) -> str:
     found = hosts.hosts[0].docker("ps", "-q", "--filter", f"label=penstock.dev/workload={workload_id}").strip()
     return hosts.hosts[0].docker("inspect", "--format", "{{json .NetworkSettings.Networks}}", found)
-
-
-async def test_a_second_network_of_the_same_name_is_in_nobodys_way(engine: DockerEngine, hosts: Hosts) -> None:
-    """As a server leaves one that was killed while it asked for it. Docker would start nothing on either."""
-    await outcome(engine, a_launch("true", group="ada"))
-    host = hosts.hosts[0]
-    [labels] = host.docker("network", "inspect", "-f", "{{json .Labels}}", "penstock-ada").splitlines()
-    api = DockerApi(host.name, read_address(host.unix), None, ())
-    await api.create_network({"Name": "penstock-ada", "Labels": json.loads(labels)})
-    await api.close()
-    assert len(host.docker("network", "ls", "-q", "--filter", "name=penstock-ada").split()) == 2
-    _, log = await outcome(engine, a_launch("echo runs", group="ada"))
-    assert log == "runs\n"
-    assert len(host.docker("network", "ls", "-q", "--filter", "name=penstock-ada").split()) == 1
 
 
 @pytest.mark.parametrize("network", ["open", "closed"])

@@ -9,11 +9,11 @@ import pytest
 
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Presence, Run, Step
-from penstock.engines.docker import names
 from penstock.engines.docker.api.objects import ContainerRecord, read_time
+from penstock.engines.docker.names import Label
 from penstock.engines.docker.state import (
+    DockerRunSnapshot,
     HostState,
-    RunSnapshot,
     due_in,
     has_failed,
     pending,
@@ -34,7 +34,7 @@ def seen(part: int = 0, *, minutes: float = 1, labels: dict[str, str] | None = N
         "host": "lab-1",
         "run": Run("abcdefgh"),
         "part": part,
-        "labels": {names.HAS_BASH: "true"} | (labels or {}),
+        "labels": {Label.HAS_BASH: "true"} | (labels or {}),
         "status": "exited",
         "exit_code": 0,
         "error": "",
@@ -50,14 +50,14 @@ def seen(part: int = 0, *, minutes: float = 1, labels: dict[str, str] | None = N
     return ContainerRecord(**(given | fields))
 
 
-def snapshot(*containers: ContainerRecord, **fields: Any) -> RunSnapshot:
+def snapshot(*containers: ContainerRecord, **fields: Any) -> DockerRunSnapshot:
     given = {
         "run": Run("abcdefgh"),
         "containers": {each.part: each for each in containers},
         "hosts": {"lab-1": HostState(docker="first")},
         "now": NOON + timedelta(hours=1),
     }
-    return RunSnapshot(**(given | fields))
+    return DockerRunSnapshot(**(given | fields))
 
 
 def end_of(one: ContainerRecord, **fields: Any) -> tuple[State, Reason | None, int | None]:
@@ -68,7 +68,7 @@ def end_of(one: ContainerRecord, **fields: Any) -> tuple[State, Reason | None, i
 def plain(**fields: Any) -> ContainerRecord:
     """A program without a minder, which leaves no note."""
     found = seen(note=Note(), **fields)
-    del found.labels[names.HAS_BASH]
+    del found.labels[Label.HAS_BASH]
     return found
 
 
@@ -108,7 +108,7 @@ def test_a_note_counts_whether_or_not_docker_saw_the_end() -> None:
 
 
 def test_a_program_that_ran_longer_than_it_may_is_over_its_time() -> None:
-    limit = {names.MAX_DURATION: "60"}
+    limit = {Label.MAX_DURATION: "60"}
     assert end_of(plain(exit_code=143, labels=limit)) == (State.CRASHED, Reason.TIME_LIMIT, 143)
     assert end_of(plain(exit_code=0, labels=limit)) == (State.CRASHED, Reason.TIME_LIMIT, 124)
     assert end_of(plain(exit_code=0, labels=limit, minutes=0.5))[0] is State.EXITED
@@ -124,7 +124,7 @@ def test_the_first_node_that_failed_is_the_reason_and_the_others_were_stopped() 
 
 
 def test_indexes_of_an_array_do_not_end_each_other() -> None:
-    array = {names.ARRAY: "true"}
+    array = {Label.ARRAY: "true"}
     failed, other = seen(0, exit_code=5, note=Note(code=5), labels=array), seen(1, labels=array, minutes=2)
     found = units(snapshot(failed, other))
     assert [(unit.index, unit.rank, unit.state) for unit in found.values()] == [
@@ -198,7 +198,7 @@ def test_nothing_is_said_of_a_run_whose_host_does_not_answer() -> None:
 
 def test_an_array_runs_on_while_indexes_are_left_and_has_ended_with_the_last() -> None:
     launch = an_array("true", 2, 1)
-    first, second = (seen(part, labels={names.ARRAY: "true"}) for part in (0, 1))
+    first, second = (seen(part, labels={Label.ARRAY: "true"}) for part in (0, 1))
     assert report(snapshot(first, launch=launch)).presence is Presence.running
     assert report(snapshot(first, second, launch=launch)).presence is Presence.ended
     stopped = report(snapshot(first, launch=launch, stopped=True))
@@ -212,7 +212,7 @@ def test_an_array_runs_on_while_indexes_are_left_and_has_ended_with_the_last() -
 def test_the_rest_of_an_array_waits_while_its_hosts_are_in_maintenance() -> None:
     launch = an_array("true", 3, 1, hosts=("lab-1",))
     maintained = {"lab-1": HostState(maintenance=True)}
-    found = report(snapshot(seen(labels={names.ARRAY: "true"}), launch=launch, hosts=maintained))
+    found = report(snapshot(seen(labels={Label.ARRAY: "true"}), launch=launch, hosts=maintained))
     assert found.message == "lab-1 is in maintenance: 2 of its indexes wait until that is over"
 
 

@@ -25,9 +25,9 @@ from penstock.engines.docker.api.errors import DockerError
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.nfs import mount_words, nfs_options
 from penstock.engines.docker.settings import read_settings
-from penstock.engines.docker.spec import ContainerPlace, MountSource, container
+from penstock.engines.docker.spec import ContainerPlace, VolumeDirectory, container
 from penstock.engines.docker.volumes import DockerClaims
-from penstock.errors import InUse, Invalid, PenstockError, Unavailable
+from penstock.errors import Conflict, InUse, Invalid, PenstockError, Unavailable
 from penstock.settings import Settings
 from tests.engines.contract.exec import running
 from tests.engines.docker.engines import document, opened, settings_for
@@ -276,6 +276,25 @@ async def test_a_link_that_is_exchanged_between_the_look_and_the_mount_leads_now
     assert "penstock-storage-" not in machine.docker("volume", "ls", "-q")
 
 
+async def test_a_docker_volume_that_others_made_by_our_name_is_theirs(
+    hosts: Hosts, tmp_path: Path, exported: Callable[[], list[str]]
+) -> None:
+    """Also where it is made by the job that uses it first, as on a storage."""
+    machine = hosts.hosts[0]
+    async with opened(settings_for(hosts, tmp_path), [machine], [ZFS]) as engine:
+        for volume in (a_volume(), a_volume("home", storage="pwmzfs01")):
+            name = f"penstock-{volume.object_name}"
+            machine.docker("volume", "create", name)
+            said = f"There is a Docker volume {name} on host-1 that Penstock did not make."
+            with pytest.raises(Conflict, match=said):
+                await engine.create_volume(volume, the_account())
+            if volume.storage:
+                report, _ = await outcome(engine, a_launch("true", {"/data": volume}))
+                assert report.units[0].message == f"{said} docker volume rm {name}"
+            await engine.delete_volume(volume)
+            machine.docker("volume", "rm", name)
+
+
 async def test_a_directory_inside_a_volume_needs_a_newer_docker(engine: DockerEngine) -> None:
     volume = a_volume()
     await engine.create_volume(volume, the_account())
@@ -289,7 +308,7 @@ async def test_a_directory_inside_a_volume_needs_a_newer_docker(engine: DockerEn
 def test_a_newer_docker_is_asked_for_the_directory() -> None:
     volume = a_volume()
     launch = a_launch("true", {"/data": volume})
-    place = ContainerPlace("host-1", 0, 0, "net", 1 << 30, volumes={"/data": MountSource("penstock-x", "sets/a")})
+    place = ContainerPlace("host-1", 0, 0, "net", 1 << 30, volumes={"/data": VolumeDirectory("penstock-x", "sets/a")})
     [mount] = container(launch, read_settings(Settings(engine="docker")), place)["HostConfig"]["Mounts"]
     assert mount["VolumeOptions"] == {"NoCopy": True, "Subpath": "sets/a"}
 

@@ -23,6 +23,7 @@ from penstock.engines.docker.api.errors import DockerError
 from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import PATIENCE, DockerHosts
+from penstock.engines.docker.names import Label
 from penstock.engines.docker.state import total_of
 from penstock.engines.shared.records import read_volume, with_values
 
@@ -41,7 +42,7 @@ async def read_records(hosts: DockerHosts, installation: str, nodes: Collection[
     unreadable: list[str] = []
     asked = [link for link in hosts.links() if link.host.name in nodes]
     answers = await asyncio.gather(*(_volumes_if_there(link, installation, unreadable) for link in asked))
-    there = [(link, has) for link, has in zip(asked, answers, strict=True) if has is not None and link.looked.is_set()]
+    there = [(link, has) for link, has in zip(asked, answers, strict=True) if has is not None and link.answers]
     volumes = {id_: volume for _, has in there for id_, volume in has.items()}
     workloads = _workloads([link for link, _ in there], unreadable)
     return Found(
@@ -57,7 +58,7 @@ async def _as_it_is(workload: Workload, hosts: DockerHosts) -> Workload:
     GPUs and CPUs any more."""
     parts = hosts.parts(Run.of(workload))
     placed = dict(enumerate(workload.hosts))
-    placed |= {names.number(seen.labels, names.PLACE): seen.host for seen in parts.values()}
+    placed |= {seen.place: seen.host for seen in parts.values()}
     began = [seen.started_at for seen in parts.values() if seen.started_at]
     update: dict[str, Any] = {
         "hosts": tuple(placed[number] for number in sorted(placed)),
@@ -94,7 +95,7 @@ def _workloads(links: list[HostLink], unreadable: list[str]) -> dict[str, Worklo
 
 
 def _workload(seen: ContainerRecord) -> Workload:
-    record = seen.labels.get(names.RECORD)
+    record = seen.labels.get(Label.RECORD)
     if not record:
         raise _RecordRefused(NO_RECORD)
     try:
@@ -120,15 +121,15 @@ async def _volumes_if_there(
 
 async def _volumes(link: HostLink, installation: str, unreadable: list[str]) -> dict[str, tuple[Volume, Account]]:
     result = {}
-    for each in await link.api.volumes({"label": [names.ours_filter(installation), names.VOLUME]}):
+    for each in await link.api.volumes({"label": [names.ours_filter(installation), Label.VOLUME]}):
         labels = dict(each.get("Labels") or {})
-        if not labels.get(names.RECORD):
+        if not labels.get(Label.RECORD):
             continue
         try:
-            read = read_volume(labels[names.RECORD])
+            read = read_volume(labels[Label.RECORD])
             if read is None:
                 raise _RecordRefused(NOT_READ)
-            if read[0].id != labels.get(names.VOLUME) or each["Name"] != f"{installation}-{read[0].object_name}":
+            if read[0].id != labels.get(Label.VOLUME) or each["Name"] != f"{installation}-{read[0].object_name}":
                 raise _RecordRefused(NOT_ITS_OWN)
             _check(read[0], labels)
             result[read[0].id] = read
@@ -140,5 +141,5 @@ async def _volumes(link: HostLink, installation: str, unreadable: list[str]) -> 
 def _check(recorded: Workload | Volume, labels: dict[str, str]) -> None:
     if not ID.match(recorded.id) or name_problem(recorded.name) or not USER.match(recorded.user):
         raise _RecordRefused(NOT_READ)
-    if f"{recorded.group}/{recorded.user}" != labels.get(names.OWNER):
+    if f"{recorded.group}/{recorded.user}" != labels.get(Label.OWNER):
         raise _RecordRefused(NOT_ITS_OWN)

@@ -12,11 +12,11 @@ from weakref import WeakKeyDictionary
 
 from penstock.background import Tasks
 from penstock.engines.base import Run
-from penstock.engines.docker import names
 from penstock.engines.docker.api.errors import DockerError
 from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
+from penstock.engines.docker.names import Label
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class DedicatedCpus:
     def watch(self, run: Run) -> None:
         """Move what shares CPUs where something changed on a host of this run."""
         for link in self._hosts.links():
-            if link.of(run) and link.looked.is_set() and _misplaced(link):
+            if link.of(run) and link.answers and _misplaced(link):
                 self._tasks.start(self._later(link))
 
     async def _later(self, link: HostLink) -> None:
@@ -64,7 +64,7 @@ def shared_cpus(link: HostLink) -> str:
 
 
 def own_cpus(seen: ContainerRecord) -> list[int]:
-    return [int(cpu) for cpu in seen.labels.get(names.CPUS, "").split(",") if cpu.isdecimal()]
+    return [int(cpu) for cpu in seen.labels.get(Label.CPUS, "").split(",") if cpu.isdecimal()]
 
 
 def _misplaced(link: HostLink) -> list[ContainerRecord]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 
 from penstock.engines.docker.api.client import FIRST
+from penstock.engines.docker.helpers import FIX
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
-from penstock.engines.docker.space import FIX
 from penstock.settings import Settings
 from penstock.wire.server import Check
 
@@ -34,7 +34,7 @@ def _reached(name: str, message: str | None, link: HostLink | None) -> Check:
 
 
 def _fits(link: HostLink) -> list[Check]:
-    if not link.looked.is_set():
+    if not link.answers:
         return []
     name, found = link.host.name, []
 

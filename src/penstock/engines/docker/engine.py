@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import AsyncExitStack
 from typing import Any
 
 from penstock.domain.nodes import Host, Node
@@ -36,7 +35,6 @@ from penstock.engines.docker.cpus import DedicatedCpus
 from penstock.engines.docker.events import events_of
 from penstock.engines.docker.exec import DockerSessions
 from penstock.engines.docker.hosts import DockerHosts
-from penstock.engines.docker.images import ImagePulls
 from penstock.engines.docker.logs import ContainerLogs
 from penstock.engines.docker.ports import DockerPorts
 from penstock.engines.docker.runs.runs import DockerRuns
@@ -66,25 +64,22 @@ class DockerEngine:
         self._claims = DockerClaims(self._hosts, self._made)
         self._cpus = DedicatedCpus(self._hosts)
         self._gauges = HostGpus(self._hosts)
-        self._pulls = ImagePulls(settings.docker_registry_config)
-        launching = LaunchSteps(self._hosts, self._claims, self._pulls, self._cpus, self._made)
+        launching = LaunchSteps(self._hosts, self._claims, self._cpus, self._made)
         self._runs = DockerRuns(self._hosts, launching, self._changes, self._made)
         self._disks = DiskLimits(self._hosts, self._claims, self._made.disk_scan, self._runs.over_its_disk)
         self._logs = ContainerLogs(self._hosts, self._changes.follow, self._never_begins)
         self._sessions = DockerSessions(self._hosts)
         self._ports = DockerPorts(self._hosts)
-        self._watches = (self._disks, self._cpus, self._gauges, self._sessions, MemoryPeaks(self._hosts), self._ports)
-        self._closing = AsyncExitStack()
+        self._watches = (self._disks, self._cpus, MemoryPeaks(self._hosts), self._sessions, self._ports)
 
     async def open(self) -> None:
         """Begin; nothing is there until hosts are named."""
-        for each in (self._hosts, self._pulls, self._runs, *self._watches):
-            self._closing.push_async_callback(each.close)
         self._gauges.open()
 
     async def close(self) -> None:
-        """Stop looking. What runs goes on."""
-        await self._closing.aclose()
+        """Stop looking, everywhere at once: a host that hangs is waited for a while."""
+        each = (*self._watches, self._gauges, self._runs, self._hosts)
+        await asyncio.gather(*(part.close() for part in each))
 
     async def use_hosts(self, hosts: Sequence[Host], storages: Sequence[Storage] = ()) -> None:
         self._claims.use(storages)

@@ -17,6 +17,7 @@ from penstock.engines.base import Event
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import DockerApi, Fields
 from penstock.engines.docker.api.objects import ContainerRecord, read_time
+from penstock.engines.docker.names import Label
 
 MOST = 256
 """Events that Docker keeps."""
@@ -37,13 +38,13 @@ class ContainerPast:
     removed: bool = False
 
     def add(self, event: Fields) -> None:
-        at, self.labels = _time_of(event), event["Actor"]["Attributes"]
+        at, self.labels = datetime.fromtimestamp(event["timeNano"] / NANO, UTC), event["Actor"]["Attributes"]
         if event["Action"] == "create":
             self.made = True
         elif event["Action"] == "start":
             self.started_at = at
         elif event["Action"] == "die":
-            code = self.labels.get(names.EXIT_CODE, "")  # of what others made it may be a label, and any text
+            code = self.labels.get(names.EXIT_CODE, "")  # it may be a label of others, and any text
             self.ended_at, self.exit_code = at, int(code) if code.isdecimal() else None
         elif event["Action"] == "destroy":
             self.removed = True
@@ -66,7 +67,7 @@ class EventMemory:
 
     def removed(self, host: str, installation: str, docker: str) -> list[ContainerRecord]:
         """Our containers that ran and are not there any more, as they were at last."""
-        ours = {id_: past for id_, past in self.past.items() if past.labels.get(names.INSTALLATION) == installation}
+        ours = {id_: past for id_, past in self.past.items() if past.labels.get(Label.INSTALLATION) == installation}
         return [seen for id_, past in ours.items() if past.removed and (seen := _record_of(id_, past, host, docker))]
 
 
@@ -79,7 +80,7 @@ def _record_of(container_id: str, past: ContainerPast, host: str, docker: str) -
         name=past.labels.get("name", ""),
         host=host,
         run=run,
-        part=names.number(past.labels, names.PART),
+        part=names.number(past.labels, Label.PART),
         labels=past.labels,
         status="removing" if past.exit_code is None else "exited",
         exit_code=past.exit_code or 0,
@@ -105,10 +106,6 @@ async def read_memory(api: DockerApi) -> EventMemory:
             if event.get("Type") == "container":
                 past[str(event["Actor"]["ID"])].add(event)
     return EventMemory(count >= MOST, dict(past))
-
-
-def _time_of(event: Fields) -> datetime:
-    return datetime.fromtimestamp(event["timeNano"] / NANO, UTC)
 
 
 # -- the events of a run -----------------------------------------------------------------------------------------------

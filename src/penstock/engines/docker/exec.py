@@ -21,19 +21,11 @@ from functools import partial
 from penstock.background import Tasks
 from penstock.engines.base import Run, Terminal
 from penstock.engines.docker.api.client import DockerApi
-from penstock.engines.docker.api.errors import (
-    DockerConflict,
-    DockerError,
-    DockerNotFound,
-    DockerUnreachable,
-    translate,
-    translated_errors,
-)
+from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerNotFound, translated_errors
 from penstock.engines.docker.api.http import ProgramStream
 from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.hosts import DockerHosts
 from penstock.engines.docker.spec import BASH
-from penstock.engines.shared.endings import NOT_EXECUTABLE_CODE, NOT_FOUND_CODE
 from penstock.engines.shared.shell import ENTER, LEAVE, MARKS, PLAIN_LEAVE
 from penstock.errors import Conflict, Unavailable
 
@@ -43,12 +35,6 @@ CODE_SECONDS = 30.0
 MARK = "PENSTOCK_SESSION"
 """What the processes of a session have in their environment."""
 _MARK = re.compile(r"[0-9a-f]{16}")
-NOT_STARTED = b"OCI runtime exec failed: "
-"""How Docker begins what it says in the name of a program that it could not start."""
-_PROGRAM = re.compile(r'exec: "(.*?)": (.*)')
-_NOT_THERE = ("file not found in $PATH", "no such file or directory")
-
-
 Left = Callable[[bool], Awaitable[None]]
 """Called when the user has gone, with whether the program may run still."""
 
@@ -56,23 +42,11 @@ Left = Callable[[bool], Awaitable[None]]
 class DockerSession:
     """A session as every engine has it."""
 
-    def __init__(
-        self,
-        api: DockerApi,
-        exec_id: str,
-        stream: ProgramStream,
-        left: Left | None = None,
-        *,
-        tty: bool = False,
-        shell: bool = False,
-    ) -> None:
+    def __init__(self, api: DockerApi, exec_id: str, stream: ProgramStream, left: Left | None = None) -> None:
         self._api, self._exec_id, self._stream = api, exec_id, stream
         self._left = left
-        self._shell = shell
-        """There is a shell around the program, which says itself what it cannot start."""
-        self._line_end = "\r\n" if tty else "\n"
         self._code: int | None = None
-        self._over = asyncio.Event()
+        self._over = False
 
     async def send(self, data: bytes) -> None:
         with suppress(OSError):  # it has just ended: its code says more
@@ -83,39 +57,19 @@ class DockerSession:
             await self._stream.end_input()
 
     async def resize(self, size: Terminal) -> None:
-        try:
+        with suppress(DockerError):  # it has just ended, or its output will say what is wrong
             await self._api.resize(self._exec_id, size.columns, size.rows)
-        except DockerUnreachable as error:
-            raise translate(error) from error
-        except DockerError:
-            return  # it has just ended
 
     async def output(self) -> AsyncIterator[tuple[int, bytes]]:
-        held = b""
         try:
             async for number, data in self._stream.output():
-                if held:
-                    yield 1, held
-                    held = b""
-                if not self._shell and number == 1 and data.startswith(NOT_STARTED):
-                    held = data
-                else:
-                    yield number, data
+                yield number, data
         except OSError as error:
             raise Unavailable(f"The connection to the program was lost: {error}.") from error
-        self._over.set()
-        if held:
-            yield await self._last(held)
-
-    async def _last(self, data: bytes) -> tuple[int, bytes]:
-        """Tell whether the only thing that was said came from the program, or from Docker about it."""
-        if await self.exit_code() not in (NOT_EXECUTABLE_CODE, NOT_FOUND_CODE):
-            return 1, data
-        self._code, said = not_started(data.decode(errors="replace").strip())
-        return 2, f"{said}{self._line_end}".encode()
+        self._over = True
 
     async def exit_code(self) -> int:
-        if not self._over.is_set():
+        if not self._over:
             async for _ in self.output():
                 pass
         if self._code is None:
@@ -133,23 +87,23 @@ class DockerSession:
                         return int(state["ExitCode"])
                     await asyncio.sleep(0.02)
         except TimeoutError:
-            self._over.clear()
+            self._over = False
             raise Unavailable("The connection to the program was lost; it still runs.") from None
 
     async def close(self) -> None:
         await self._stream.close()
-        if self._left:
-            left, self._left = self._left, None
-            await left(self._code is None and not self._over.is_set())
+        left, self._left = self._left, None
+        if left:
+            await left(self._code is None and not self._over)
 
 
 class DockerSessions:
+    """The programs that users of this server are connected to. Others that were started so are ended."""
+
     def __init__(self, hosts: DockerHosts) -> None:
         self._hosts = hosts
-        self._marks: set[str] = set()
-        """The marks of programs that somebody is connected to."""
-        self._programs: set[str] = set()
-        """The ids that Docker has given them."""
+        self._programs: dict[str, str] = {}
+        """By mark the id that Docker has given the program; empty until it has."""
         self._ending = Tasks()
 
     async def close(self) -> None:
@@ -158,14 +112,14 @@ class DockerSessions:
     async def enter(self, run: Run, part: int, command: Sequence[str], terminal: Terminal | None) -> DockerSession:
         seen = self._hosts.running(run, part, "exec needs a running job")
         mark = secrets.token_hex(8)
-        self._marks.add(mark)
+        self._programs[mark] = ""
         try:
             entered = await self._started(seen, mark, command, tty=terminal is not None)
+            if terminal:
+                await entered.resize(terminal)
         except BaseException:
-            self._marks.discard(mark)
+            del self._programs[mark]
             raise
-        if terminal:
-            await entered.resize(terminal)
         return entered
 
     async def _started(self, seen: ContainerRecord, mark: str, command: Sequence[str], *, tty: bool) -> DockerSession:
@@ -173,33 +127,30 @@ class DockerSessions:
         with translated_errors():
             api = self._hosts.link(seen.host).api
             try:
-                exec_id, stream = await api.exec(seen.id, words, env=[f"{MARK}={mark}"], tty=tty)
+                self._programs[mark], stream = await api.exec(seen.id, words, env=[f"{MARK}={mark}"], tty=tty)
             except (DockerNotFound, DockerConflict):
                 raise Conflict("It has just ended.") from None
-        self._programs.add(exec_id)
-        left = partial(self._leave, seen, mark, exec_id)
-        return DockerSession(api, exec_id, stream, left, tty=tty, shell=seen.has_bash)
+        return DockerSession(api, self._programs[mark], stream, partial(self._leave, seen, mark))
 
-    async def _leave(self, seen: ContainerRecord, mark: str, exec_id: str, runs: bool) -> None:
+    async def _leave(self, seen: ContainerRecord, mark: str, runs: bool) -> None:
         try:
             if runs:
                 with suppress(DockerError):
                     await end_session(self._hosts.link(seen.host).api, seen, mark)
         finally:
-            self._marks.discard(mark)
-            self._programs.discard(exec_id)
+            del self._programs[mark]
 
     def watch(self, run: Run) -> None:
         """End programs that this server did not start, or could not end."""
         for seen in self._hosts.parts(run).values():
-            if seen.runs and seen.programs - self._programs and seen.id not in self._ending:
+            if seen.runs and seen.programs.difference(self._programs.values()) and seen.id not in self._ending:
                 self._ending.start(self._end_left_over(seen), seen.id)
 
     async def _end_left_over(self, seen: ContainerRecord) -> None:
         with suppress(DockerError):
             api = self._hosts.link(seen.host).api
             marks = {line for line in (await printed_by(api, seen, MARKS)).split() if _MARK.fullmatch(line)}
-            for mark in marks - self._marks:
+            for mark in marks.difference(self._programs):
                 log.info("ending a program in %s on %s that nobody is connected to", seen.name, seen.host)
                 await end_session(api, seen, mark)
 
@@ -211,8 +162,7 @@ async def end_session(api: DockerApi, seen: ContainerRecord, mark: str) -> None:
 
 async def printed_by(api: DockerApi, seen: ContainerRecord, script: str, *words: str) -> str:
     """Return what a script printed in a container; where that has no shell to run it, nothing of use."""
-    shell = BASH if seen.has_bash else "sh"
-    out = b""
+    shell, out = BASH if seen.has_bash else "sh", b""
     with suppress(TimeoutError, OSError):
         async with asyncio.timeout(LEAVE_SECONDS):
             _, stream = await api.exec(seen.id, [shell, "-c", script, "sh", *words], reads=False)
@@ -222,14 +172,3 @@ async def printed_by(api: DockerApi, seen: ContainerRecord, script: str, *words:
             finally:
                 await stream.close()
     return out.decode(errors="replace")
-
-
-def not_started(said: str) -> tuple[int, str]:
-    """Return the code that a shell would end with, and what it would say."""
-    found = _PROGRAM.search(said)
-    if found is None:
-        return NOT_EXECUTABLE_CODE, f"It could not be started: {said}"
-    program, why = found[1], found[2].removesuffix(": unknown")
-    if why.endswith(_NOT_THERE):
-        return NOT_FOUND_CODE, f"{program}: not found"
-    return NOT_EXECUTABLE_CODE, f"{program}: {why}"

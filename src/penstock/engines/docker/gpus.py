@@ -104,7 +104,6 @@ _MODEL = re.compile(r"^model name\s*:\s*(.+?)\s*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class HostProbe:
-    known: bool = False
     cpu_product: str = ""
     gpus: tuple[Gpu, ...] = ()
     gpu_trouble: str | None = None
@@ -115,8 +114,8 @@ async def probe(helpers: Helpers, info: Fields) -> HostProbe:
     model = _MODEL.search(await helpers.run(["cat", "/proc/cpuinfo"]))
     product = model[1] if model else ""
     if not has_nvidia(info):
-        return HostProbe(True, product)
+        return HostProbe(product)
     try:
-        return HostProbe(True, product, tuple(reading.gpu for reading in await read_gpus(helpers)))
+        return HostProbe(product, tuple(reading.gpu for reading in await read_gpus(helpers)))
     except DockerError as error:
-        return HostProbe(True, product, gpu_trouble=error.message)
+        return HostProbe(product, gpu_trouble=error.message)

@@ -1,23 +1,33 @@
-"""Small containers that do one thing for us on a host and are removed again."""
+"""Small containers that do one thing for us on a host and are removed again.
+
+One of them measures what the host's disk has free, since Docker does not say: when the host is reached, when a job has
+failed there, when a start has had no room, when somebody asks what volumes hold, and as long as there is too little.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+from penstock.background import Tasks
+from penstock.domain.quantities import show_bytes
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import DockerApi, Fields
-from penstock.engines.docker.api.errors import DockerError
+from penstock.engines.docker.api.errors import DockerError, is_disk_full
 from penstock.engines.docker.api.http import FrameReader
 from penstock.engines.docker.images import ensure_image
+from penstock.engines.docker.names import Label
 from penstock.engines.docker.settings import ContainerSettings
 
+log = logging.getLogger(__name__)
+KIBIBYTE = 1024
 SECONDS = 120.0
 """Time in which a helper does its work."""
-KILLED = (137, 143)
-"""Codes of what someone else ended: what it had said until then does not say why."""
+REMOVAL_SECONDS = 20.0
+"""Time in which a host that is well removes a helper; elsewhere it is removed when the host is looked at again."""
 
 
 class Helpers:
@@ -26,6 +36,8 @@ class Helpers:
     def __init__(self, api: DockerApi, made: ContainerSettings) -> None:
         self._api, self._image, self._installation = api, made.helper_image, made.installation
         self.host = api.host
+        self.working: set[str] = set()
+        """The names of helpers that work now: any other on the host is left over."""
 
     async def run(
         self,
@@ -40,7 +52,7 @@ class Helpers:
             code = await self._api.wait(made, SECONDS)
             out = await self._output(made)
         if code:
-            said = (out[2] or out[1]).decode(errors="replace").strip() if code not in KILLED else ""
+            said = (out[2] or out[1]).decode(errors="replace").strip()
             raise DockerError(said or f"{words[0]} ended with code {code}", host=self._api.host)
         return out[1].decode(errors="replace")
 
@@ -75,7 +87,7 @@ class Helpers:
             "Entrypoint": list(words[:1]),
             "Cmd": list(words[1:]),
             "User": "",
-            "Labels": names.with_all_labels(self._installation, {names.HELPER: "true"}),
+            "Labels": names.with_all_labels(self._installation, {Label.HELPER: "true"}),
             "HostConfig": {
                 "NetworkMode": "none",
                 "CapDrop": ["ALL"],
@@ -87,14 +99,22 @@ class Helpers:
             }
             | (config or {}),
         }
-        making = asyncio.ensure_future(self._api.create(f"{self._installation}-helper-{secrets.token_hex(6)}", body))
+        name = f"{self._installation}-helper-{secrets.token_hex(6)}"
+        self.working.add(name)
+        making = asyncio.ensure_future(self._api.create(name, body))
         try:
             made = await asyncio.shield(making)
             await self._api.start(made)
             yield made
         finally:
-            if not making.done() or not making.exception():  # whoever gives up while it is being made leaves nothing
-                await self._api.remove(await making)
+            try:
+                async with asyncio.timeout(REMOVAL_SECONDS):
+                    if not making.done() or not making.exception():  # who gives up while it is made leaves nothing
+                        await self._api.remove(await asyncio.shield(making))
+            except (DockerError, TimeoutError) as error:
+                log.info("%s: the helper %s is left over: %s", self.host, name, error)
+            finally:
+                self.working.discard(name)
 
     async def _output(self, made: str, *, at_once: bool = False) -> dict[int, bytes]:
         """All of it, or `at_once` what there is when the first of it has come."""
@@ -107,3 +127,62 @@ class Helpers:
                 if at_once and out[1]:
                     break
         return out
+
+
+# -- free space --------------------------------------------------------------------------------------------------------
+
+MARK, SHARE = 1 << 30, 20
+"""Nothing starts where less than this many bytes are free, or less than a twentieth of a smaller disk."""
+LOOK_SECONDS = 10.0
+"""The pause between two looks at a disk that is full."""
+FIX = "penstock volumes df; penstock jobs delete; penstock volumes delete; on the host: docker system prune"
+
+
+class DiskSpace:
+    def __init__(self, helpers: Helpers) -> None:
+        self._helpers = helpers
+        self.free: int | None = None
+        """Bytes, as last seen; None: not seen yet."""
+        self._total = 0
+        self._doubted = False
+        self._tasks = Tasks()
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    @property
+    def full(self) -> str | None:
+        """Why nothing new starts on the host, as the rest of a sentence that begins with its name."""
+        mark = min(MARK, self._total // SHARE)
+        if self.free is None or self.free > mark:
+            return None
+        of = f" of {show_bytes(self._total)}" if self._total else ""
+        return (
+            f"has a full disk ({show_bytes(self.free)}{of} free): nothing new starts there until room is made ({FIX})"
+        )
+
+    def doubt(self) -> None:
+        """Look soon whether the disk is full, and as long as it is."""
+        self._doubted = True
+        if "look" not in self._tasks:
+            self._tasks.start(self._look_until_free(), "look")
+
+    async def _look_until_free(self) -> None:
+        while self._doubted or self.full:
+            self._doubted = False
+            try:
+                await self.look()
+            except DockerError as error:
+                log.info("the free disk space of %s cannot be measured: %s", self._helpers.host, error.message)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        try:
+            said = await self._helpers.run(["df", "-Pk", "/"])
+        except DockerError as error:
+            if not is_disk_full(error):
+                raise
+            self.free = 0
+            return
+        _, total, _, free, *_ = said.splitlines()[-1].split()
+        self._total, self.free = int(total) * KIBIBYTE, int(free) * KIBIBYTE

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from penstock.background import Backoff, Tasks
@@ -24,10 +25,10 @@ from penstock.engines.docker.api.errors import SERVER_ERROR, DockerError, Docker
 from penstock.engines.docker.api.objects import ContainerRecord, note_in, read_container, read_time
 from penstock.engines.docker.events import EventMemory, read_memory
 from penstock.engines.docker.gpus import HostProbe, gpus_in_use, probe, without_own_use
-from penstock.engines.docker.helpers import Helpers
+from penstock.engines.docker.helpers import DiskSpace, Helpers
 from penstock.engines.docker.images import is_marked
+from penstock.engines.docker.names import Label
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.space import DiskSpace
 from penstock.engines.docker.spec import AGAIN_CODE, NOTE
 from penstock.engines.shared.minder import Note
 
@@ -39,18 +40,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 AT_ONCE = 8
 OWN_NETWORK = "bridge"
 REMOVED_KEPT = 256
-HELPERS_LIFE, HELPERS_WORK = timedelta(days=1), timedelta(minutes=10)
 FIRST = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True)
-class DockerLife:
-    """A Docker engine from one start to the next, known by its own network, which it makes anew each time."""
-
-    id: str
-    """No other has it: a copied machine has the same `ID` as its original, but makes a network of its own."""
-    began: datetime | None
-    """By the host's clock."""
 
 
 class HostLink:
@@ -65,14 +55,14 @@ class HostLink:
         self.info: Fields = {}
         self.probe = HostProbe()
         self.last_seen: datetime | None = None
+        """None: nothing there was looked at yet."""
         self.trouble: str | None = f"{host.name} was not reached yet"
-        self.life: DockerLife | None = None
-        """None: Docker has no network of its own."""
-        self._connections = 0
-        self.looked = asyncio.Event()
-        """Set while what is known of it is true."""
-        self.was_seen = False
-        """All there was looked at once: what is not known was not there then."""
+        """Why it does not answer; None: it does, and what is known of it is true."""
+        self.docker = ""
+        """Identifies its Docker from one start to the next by its own network, which it makes anew each time: a copied
+        machine has the same `ID` as its original. Where there is no such network, each connection is to another."""
+        self.docker_since: datetime | None = None
+        """When it started, by its own clock, where that is known."""
         self.tried = asyncio.Event()
         """It was reached, or the first try to do so has failed."""
         self.skew = timedelta()
@@ -87,8 +77,8 @@ class HostLink:
         """Containers that ran and were removed before we first looked, as far as Docker remembers."""
         self._marked: dict[str, bool] = {}
         """Image id → whether the image has labels of ours."""
-        self._probed: DockerLife | None = None
-        """The life of Docker that was probed: what is installed on a host is there after a restart."""
+        self._probed = ""
+        """The Docker that was probed: what is installed on a host is there after a restart."""
         self._tasks = Tasks()
 
     def open(self) -> None:
@@ -118,15 +108,9 @@ class HostLink:
         """Containers of a run that were removed before we first looked, as far as Docker remembers."""
         return [seen for seen in self._before if seen.run == run]
 
-    def recall(self, run: Run) -> None:
-        """Keep what was removed of a run beside what is started of it now."""
-        for seen in self.removed_before(run):
-            self.keep(seen)
-
     @property
-    def docker(self) -> str:
-        """Identify its Docker from one start to the next. Where it does not say, each connection is to another."""
-        return self.life.id if self.life else f"connection {self._connections}"
+    def answers(self) -> bool:
+        return self.trouble is None
 
     def _drop(self, container_id: str) -> None:
         if seen := self._known.pop(container_id, None):
@@ -135,8 +119,8 @@ class HostLink:
                 del self._by_run[seen.run]
 
     def require(self) -> None:
-        if not self.looked.is_set():
-            raise DockerUnreachable(self.trouble or f"{self.host.name} does not answer", host=self.host.name)
+        if self.trouble is not None:
+            raise DockerUnreachable(self.trouble, host=self.host.name)
 
     async def remove(self, seen: ContainerRecord, *, force: bool = True) -> None:
         self._removing.add(seen.id)
@@ -155,7 +139,7 @@ class HostLink:
             self._lost(ref)
             return None
         seen = read_container(found, self.host.name)
-        if seen is None or seen.labels.get(names.INSTALLATION) != self.installation:
+        if seen is None or seen.labels.get(Label.INSTALLATION) != self.installation:
             return seen
         if await self._is_marked(str(found["Image"])):
             return None
@@ -171,7 +155,7 @@ class HostLink:
             seen = replace(seen, witness=before.witness)
         if seen.over and ends:
             seen = replace(seen, witness=self.docker)
-        elif seen.unwitnessed and self.looked.is_set():
+        elif seen.unwitnessed and self.answers:
             seen = self._witnessed(seen, await read_memory(self.api))
         seen = _by_its_note(seen)
         self.keep(seen)
@@ -187,17 +171,18 @@ class HostLink:
 
     def _witnessed(self, seen: ContainerRecord, memory: EventMemory) -> ContainerRecord:
         """Note whether Docker saw its end: it says so, or it has run since before that and has forgotten."""
-        began = self.life.began if self.life else None
-        forgot = memory.full and not (began and seen.started_at and seen.started_at < began)
+        since = self.docker_since
+        forgot = memory.full and not (since and seen.started_at and seen.started_at < since)
         return replace(seen, witness=self.docker if memory.saw_end(seen.id) or forgot else "")
 
     async def _judge(self) -> None:
-        if self.was_seen and not any(seen.unwitnessed for seen in self._known.values()):
+        unwitnessed = [seen for seen in self._known.values() if seen.unwitnessed]
+        if self.last_seen and not unwitnessed:
             return
         memory = await read_memory(self.api)
-        if not self.was_seen:
+        if not self.last_seen:
             self._before = memory.removed(self.host.name, self.installation, self.docker)
-        for seen in [seen for seen in self._known.values() if seen.unwitnessed]:
+        for seen in unwitnessed:
             self.keep(_by_its_note(self._witnessed(seen, memory)))
 
     async def _note(self, container_id: str) -> Note:
@@ -220,7 +205,7 @@ class HostLink:
 
     def _tell(self, run: Run) -> None:
         """Tell of a change once all was looked at: until then what is known is half old and half new."""
-        if self.looked.is_set():
+        if self.answers:
             self._changed(run)
 
     def _tell_all(self) -> None:
@@ -261,7 +246,7 @@ class HostLink:
         async for event in events:
             self.last_seen = now()
             container_id = str(event["Actor"]["ID"])
-            if event["Actor"]["Attributes"].get(names.HELPER):  # as long as one starts, Docker says nothing of it
+            if event["Actor"]["Attributes"].get(Label.HELPER):  # as long as one starts, Docker says nothing of it
                 continue
             await self.look(container_id, ends=event["Action"] == "die")
         raise DockerUnreachable(f"Docker on {self.host.name} has closed the connection", host=self.host.name)
@@ -276,23 +261,24 @@ class HostLink:
     async def _look_at_all(self) -> None:
         self.info = await self.api.info()
         self.skew = (read_time(self.info.get("SystemTime")) or now()) - now()
-        self.life, self._connections = await _life_of(self.api), self._connections + 1
+        bridge = await self.api.network(OWN_NETWORK)
+        self.docker = str(bridge["Id"]) if bridge else secrets.token_hex(8)
+        self.docker_since = read_time(bridge.get("Created")) if bridge else None
         found = await self.api.containers({"label": [names.ours_filter(self.installation)]})
-        ids = {str(each["Id"]) for each in found if names.run_of(each.get("Labels") or {})}
-        ids |= {seen.id for seen in self._known.values() if not seen.gone}  # a list that lacks one is no proof
+        known = {str(each["Id"]) for each in found if names.run_of(each.get("Labels") or {})}
+        known |= {seen.id for seen in self._known.values() if not seen.gone}  # a list that lacks one is no proof
         limit = asyncio.Semaphore(AT_ONCE)
 
         async def look(container_id: str) -> None:
             async with limit:
                 await self.look(container_id)
 
-        await asyncio.gather(*(look(container_id) for container_id in ids))
+        await asyncio.gather(*(look(container_id) for container_id in known))
         await self._judge()
-        helpers = [each for each in found if (each.get("Labels") or {}).get(names.HELPER)]
-        helpers = [each for each in helpers if not await self._is_marked(str(each["ImageID"]))]
         if "clear" not in self._tasks:
-            left = [str(each["Id"]) for each in helpers if self._is_left_over(each)]
-            self._tasks.start(self._clear(left), "clear")
+            left = [each for each in found if self._is_left_over(each)]
+            ids = [str(each["Id"]) for each in left if not await self._is_marked(str(each["ImageID"]))]
+            self._tasks.start(self._clear(ids), "clear")
 
     async def _clear(self, helpers: Iterable[str]) -> None:
         """Remove helpers in the background: Docker removes none whose network or volume a job holds."""
@@ -301,42 +287,34 @@ class HostLink:
                 log.info("%s: a helper container cannot be removed: %s", self.host.name, said.message)
 
     def _is_left_over(self, found: Fields) -> bool:
-        """Did a server that was killed leave this helper behind? Before our first look, all of them are left over."""
-        if not self.was_seen:
-            return True
-        made = datetime.fromtimestamp(float(found.get("Created") or 0), UTC)
-        age = now() + self.skew - made
-        return age > HELPERS_LIFE or (age > HELPERS_WORK and found.get("State") != "running")
+        """Is it a helper that a server which was killed has left behind, or that could not be removed?"""
+        is_helper = bool((found.get("Labels") or {}).get(Label.HELPER))
+        return is_helper and str(found["Names"][0]).lstrip("/") not in self.helpers.working
 
     def _back(self) -> None:
         self.last_seen = now()
-        if self.trouble:
-            log.info("%s answers", self.host.name)
+        log.info("%s answers", self.host.name)
         self.trouble = None
-        self.was_seen = True
-        self.looked.set()
         self.tried.set()
         self._tell_all()
         self.space.doubt()
-        if "probe" not in self._tasks and not (self.probe.known and self._probed == self.life):
+        if "probe" not in self._tasks and self._probed != self.docker:
             self._tasks.start(self._probe(), "probe")
 
     def _away(self, said: str) -> None:
-        if self.trouble is None:
-            log.warning("%s; trying again", said)
-        self.trouble = said
+        answered, self.trouble = self.answers, said
         self.tried.set()
-        if self.looked.is_set():
-            self.looked.clear()
+        if answered:
+            log.warning("%s; trying again", said)
             self._tell_all()
 
     async def _probe(self) -> None:
-        life = self.life
+        docker = self.docker
         try:
             found = await probe(self.helpers, self.info)
             gpus = self.probe.gpus if found.gpu_trouble else without_own_use(found.gpus, gpus_in_use(self.all()))
             self.probe = replace(found, gpus=gpus)
-            self._probed = life
+            self._probed = docker
         except DockerError as error:
             log.info("%s cannot be probed: %s", self.host.name, error.message)
 
@@ -346,11 +324,6 @@ def _by_its_note(seen: ContainerRecord) -> ContainerRecord:
     if seen.note.code is None or (seen.witness != "" and seen.exit_code != AGAIN_CODE):
         return seen
     return replace(seen, exit_code=seen.note.code)
-
-
-async def _life_of(api: DockerApi) -> DockerLife | None:
-    found = await api.network(OWN_NETWORK)
-    return DockerLife(str(found.get("Id")), read_time(found.get("Created"))) if found else None
 
 
 class GroupNetworks:
@@ -363,33 +336,20 @@ class GroupNetworks:
     async def of(self, group: str) -> str:
         """Return the id of a group's network. It stays until the node is deleted: see docs/decisions/docker.md."""
         async with self._locks[group]:
-            return await self._made(group)
+            label = [names.ours_filter(self._installation), f"{Label.GROUP}={group}"]
+            found = await self._api.networks({"label": label})
+            return str(found[0]["Id"]) if found else await self._make(group)
 
-    async def _made(self, group: str) -> str:
-        if found := await self._one(group):
-            return found
-        labels = {names.INSTALLATION: self._installation, names.GROUP: group}
+    async def _make(self, group: str) -> str:
+        labels = {Label.INSTALLATION: self._installation, Label.GROUP: group}
         name = names.network_name(self._installation, group)
-        body = {"Name": name, "Driver": "bridge", "CheckDuplicate": True, "Labels": labels}
+        body = {"Name": name, "Driver": "bridge", "CheckDuplicate": True, "Internal": self._closed, "Labels": labels}
         try:
-            made = await self._api.create_network(body | ({"Internal": True} if self._closed else {}))
+            return await self._api.create_network(body)
         except DockerUnreachable:
             raise
         except DockerError as error:  # it has no address left, which is no fault of ours
             raise DockerError(error.message, host=error.host, status=SERVER_ERROR) from error
-        return await self._one(group) or made
-
-    async def _one(self, group: str) -> str | None:
-        """Return the oldest of this name. What a server asked for that was killed meanwhile may have come after: with
-        two of a name Docker starts nothing on either, so those that nobody uses go."""
-        label = [names.ours_filter(self._installation), f"{names.GROUP}={group}"]
-        name = names.network_name(self._installation, group)
-        found = [each for each in await self._api.networks({"label": label}) if each.get("Name") == name]
-        found.sort(key=lambda each: str(each.get("Created")))
-        for other in found[1:]:
-            with suppress(DockerError):
-                await self._api.remove_network(str(other["Id"]))
-        return str(found[0]["Id"]) if found else None
 
     async def remove_all(self) -> None:
         """Remove all networks of ours; one that something still uses, Docker keeps."""

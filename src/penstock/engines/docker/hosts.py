@@ -7,8 +7,8 @@ import ipaddress
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from penstock.domain.nodes import Allows, Gpu, Host, Node
 from penstock.engines.base import Run
@@ -16,11 +16,11 @@ from penstock.engines.docker import names
 from penstock.engines.docker.api.client import DockerApi
 from penstock.engines.docker.api.errors import DockerUnreachable
 from penstock.engines.docker.api.objects import ContainerRecord
-from penstock.engines.docker.api.transport import EXAMPLES, DockerAddress, InvalidAddress, read_address
+from penstock.engines.docker.api.transport import DockerAddress, InvalidAddress, Transport, dial, read_address
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.state import HostState
-from penstock.errors import Conflict, PenstockError, Problem, SettingsError
+from penstock.engines.docker.state import HostState, troubles
+from penstock.errors import Conflict
 from penstock.settings import Settings
 
 PATIENCE = 5.0
@@ -32,12 +32,7 @@ class DockerHosts:
         self._settings, self._made = settings, made
         self._changed = changed
         self._links: dict[str, HostLink] = {}
-        self._unusable: dict[str, tuple[Host, str]] = {}
-        """Hosts that cannot even be tried, and why."""
         self._using = asyncio.Lock()
-        self._nodes: dict[str, tuple[tuple[Any, ...], Node]] = {}
-        """The nodes as they were last shown, and what they were made of: all are asked for every second, and only one
-        that is different is made anew."""
 
     async def use(self, hosts: Sequence[Host]) -> None:
         """Connect to the hosts that are new or have another address, and wait a little for those that are well."""
@@ -47,9 +42,8 @@ class DockerHosts:
             turned = [link for name, link in self._links.items() if _is_turned(link, wanted.get(name))]
             for link in old:
                 del self._links[link.host.name]
-            self._unusable = {}
             new = [self._add(host) for host in hosts]
-            gone = [link for link in old if link.host.name not in wanted and link.looked.is_set()]
+            gone = [link for link in old if link.host.name not in wanted and link.answers]
             await asyncio.gather(*(link.networks.remove_all() for link in gone))
             await asyncio.gather(*(link.close() for link in old))
             with suppress(TimeoutError):
@@ -62,12 +56,7 @@ class DockerHosts:
         if known := self._links.get(host.name):
             known.host = host
             return None
-        try:
-            api = self.api(host)
-        except PenstockError as error:
-            self._unusable[host.name] = (host, " ".join(str(each) for each in error.problems) or error.message)
-            return None
-        link = HostLink(host, api, self._made, self._changed)
+        link = HostLink(host, self._api(host), self._made, self._changed)
         self._links[host.name] = link
         link.open()
         return link
@@ -75,30 +64,29 @@ class DockerHosts:
     async def close(self) -> None:
         await asyncio.gather(*(link.close() for link in self._links.values()))
 
-    def api(self, host: Host) -> DockerApi:
-        """Return the API of whatever is at the host's address; raise where there is no way there."""
-        try:
-            address = read_address(host.address)
-        except InvalidAddress as error:
-            raise SettingsError("wrong", problems=[Problem(str(error), field="address", hint=EXAMPLES)]) from None
-        ssh = ["ssh", *(["-F", self._settings.docker_ssh_config] if self._settings.docker_ssh_config else [])]
-        return DockerApi(host.name, address, self._tls(host, address), ssh)
+    def _api(self, host: Host) -> DockerApi:
+        tls = host.address.startswith("tcp:")
+        return DockerApi(host.name, partial(self._dial, host.name, host.address), tls=tls)
 
-    def _tls(self, host: Host, address: DockerAddress) -> ssl.SSLContext | None:
+    async def _dial(self, name: str, text: str) -> Transport:
+        address = read_address(text)
+        ssh = ["ssh", *(["-F", self._settings.docker_ssh_config] if self._settings.docker_ssh_config else [])]
+        return await dial(address, self._tls(name, address), ssh)
+
+    def _tls(self, name: str, address: DockerAddress) -> ssl.SSLContext | None:
         if address.scheme != "tcp":
             return None
-        found = self._certificates(host.name)
+        found = self._certificates(name)
+        if found is None and _is_loopback(address.name):
+            return None
         if found is None:
-            if _is_loopback(address.name):
-                return None
-            said = f"there are no certificates for {host.name}: without them only this machine is spoken to by tcp"
-            raise SettingsError("wrong", problems=[Problem(said, hint="set docker_tls_dir")])
+            said = f"there are no certificates for {name}: without them only this machine is spoken to by tcp"
+            raise InvalidAddress(f"{said}; set docker_tls_dir")
         try:
             context = ssl.create_default_context(cafile=str(found / "ca.pem"))
             context.load_cert_chain(found / "cert.pem", found / "key.pem")
         except (OSError, ssl.SSLError) as error:
-            said = f"the certificates in {found} cannot be used: {error}"
-            raise SettingsError("wrong", problems=[Problem(said)]) from None
+            raise InvalidAddress(f"the certificates in {found} cannot be used: {error}") from None
         return context
 
     def _certificates(self, name: str) -> Path | None:
@@ -112,7 +100,7 @@ class DockerHosts:
     async def lacking(self, host: Host, runs: Sequence[Run]) -> list[Run]:
         """Return those of these runs of which Docker at the host's address has nothing, or not all that was last seen
         on the node."""
-        api = self.api(host)
+        api = self._api(host)
         try:
             await api.agree()
             found = await api.containers({"label": [names.ours_filter(self._made.installation)]})
@@ -133,6 +121,9 @@ class DockerHosts:
     def links(self) -> Iterator[HostLink]:
         yield from list(self._links.values())
 
+    def answering(self) -> list[HostLink]:
+        return [link for link in self._links.values() if link.answers]
+
     def get(self, name: str) -> HostLink | None:
         return self._links.get(name)
 
@@ -140,18 +131,16 @@ class DockerHosts:
         """Return a host that answers; raise where it does not."""
         link = self._links.get(name)
         if link is None:
-            said = self._unusable[name][1] if name in self._unusable else f"There is no node {name}"
-            raise DockerUnreachable(said, host=name)
+            raise DockerUnreachable(f"There is no node {name}", host=name)
         link.require()
         return link
 
     def first(self) -> HostLink:
         """Return the first host that answers, for work that was given no node."""
-        for link in self.links():
-            if link.looked.is_set() and not link.host.maintenance:
+        for link in self.answering():
+            if not link.host.maintenance:
                 return link
         troubles = [link.trouble for link in self.links() if link.trouble]
-        troubles += [said for _, said in self._unusable.values()]
         raise DockerUnreachable(
             troubles[0] if troubles else "there is no node: an admin applies a Node document", host=""
         )
@@ -180,30 +169,28 @@ class DockerHosts:
         return known is not None and known.id == seen.id and known.runs
 
     def recall(self, run: Run) -> None:
-        """Keep what someone removed of a run before this server looked, if nothing else of it is there."""
+        """Keep what someone removed of a run before this server looked beside what is started of it now, if nothing
+        else of it is there."""
         if not any(link.of(run) for link in self.links()):
             for link in self.links():
-                link.recall(run)
+                for seen in link.removed_before(run):
+                    link.keep(seen)
 
     def runs(self) -> set[Run]:
         return {seen.run for link in self._links.values() for seen in link.all()}
 
     def away(self, names: Iterable[str]) -> list[str]:
         """Say of those of these nodes that do not answer why not; without names, of all."""
-        return self._troubles(names, lambda link: not link.looked.is_set())
+        return troubles(self.states(), names)
 
     def unseen(self, names: Iterable[str]) -> list[str]:
-        """Say of those of these nodes that were never looked at why not; without names, of all."""
-        return self._troubles(names, lambda link: not link.was_seen)
-
-    def _troubles(self, names: Iterable[str], is_meant: Callable[[HostLink], bool]) -> list[str]:
-        wanted = set(names) or {*self._links, *self._unusable}
-        said = [link.trouble or "" for link in self.links() if link.host.name in wanted and is_meant(link)]
-        return said + [why for name, (_, why) in self._unusable.items() if name in wanted]
+        """Say of those of these nodes that were never looked at why not."""
+        never = [name for name in names if name not in self._links or self._links[name].last_seen is None]
+        return self.away(never) if never else []
 
     def missing(self, names: Iterable[str]) -> list[str]:
         """Return the names of nodes that are not registered any more."""
-        return [name for name in names if name not in self._links and name not in self._unusable]
+        return [name for name in names if name not in self._links]
 
     def drained(self, names: Iterable[str]) -> list[str]:
         """Return those of these nodes that are in maintenance."""
@@ -211,12 +198,10 @@ class DockerHosts:
 
     def states(self) -> dict[str, HostState]:
         """What a run is judged by, of each registered host."""
-        found = {name: HostState(trouble=why) for name, (_, why) in self._unusable.items()}
-        for name, link in self._links.items():
-            trouble = None if link.looked.is_set() else link.trouble or f"{name} does not answer"
-            since = link.life.began if link.life else None
-            found[name] = HostState(trouble, link.host.maintenance, link.skew, link.docker, since)
-        return found
+        return {
+            name: HostState(link.trouble, link.host.maintenance, link.skew, link.docker, link.docker_since)
+            for name, link in self._links.items()
+        }
 
     def gpus_seen(self) -> list[bool]:
         """Say of each host with GPUs whether it can be seen what they do. If they are only declared it cannot."""
@@ -225,28 +210,20 @@ class DockerHosts:
 
     def nodes(self) -> list[Node]:
         twins = self._twins()
-        self._nodes = {name: self._known_or_made(link, twins.get(name)) for name, link in self._links.items()}
-        found = [node for _, node in self._nodes.values()]
-        return sorted(found + [_unusable(*each) for each in self._unusable.values()], key=lambda node: node.name)
+        return [_node(link, twins.get(name)) for name, link in sorted(self._links.items())]
 
     def _twins(self) -> dict[str, str]:
         """Name the other node of those that are one Docker engine twice: its GPUs would be given away twice."""
         lives: dict[str, list[str]] = {}
         for name, link in self._links.items():
-            if link.life and link.looked.is_set():
-                lives.setdefault(link.life.id, []).append(name)
+            if link.answers:
+                lives.setdefault(link.docker, []).append(name)
         return {
             name: next(other for other in names if other != name)
             for names in lives.values()
             if len(names) > 1
             for name in names
         }
-
-    def _known_or_made(self, link: HostLink, twin: str | None) -> tuple[tuple[Any, ...], Node]:
-        seen = (link.info, link.probe, link.last_seen, link.trouble, link.looked.is_set(), link.space.full)
-        made_of = (link.host, *seen, twin)
-        known = self._nodes.get(link.host.name)
-        return known if known and known[0] == made_of else (made_of, _node(link, twin))
 
 
 def _has_moved(link: HostLink, host: Host | None) -> bool:
@@ -274,26 +251,23 @@ def _node(link: HostLink, twin: str | None) -> Node:
     if not message and host.maintenance:
         message = "it is in maintenance: nothing new is started there"
     return Node(
-        **_described(host),
+        name=host.name,
+        group=host.group,
+        address=host.address,
+        labels=host.labels,
+        allows=host.allows,
+        maintenance=host.maintenance,
         cpu_product=link.probe.cpu_product,
         version=str(info.get("ServerVersion") or ""),
         last_seen=link.last_seen,
         cpus_milli=int(info.get("NCPU") or 0) * 1000,
         memory_bytes=int(info.get("MemTotal") or 0),
         gpus=_gpus(host, link),
-        ready=link.looked.is_set() and not twin,
+        ready=link.answers and not twin,
         message=message,
         full=link.space.full,
         limits_enforced=bool(info.get("MemoryLimit")) and bool(info.get("CpuCfsQuota")),
     )
-
-
-def _unusable(host: Host, said: str) -> Node:
-    return Node(**_described(host), cpus_milli=0, memory_bytes=0, ready=False, message=said, limits_enforced=False)
-
-
-def _described(host: Host) -> dict[str, Any]:
-    return {name: getattr(host, name) for name in ("name", "group", "address", "labels", "allows", "maintenance")}
 
 
 def _gpus(host: Host, link: HostLink) -> tuple[Gpu, ...]:

@@ -16,6 +16,7 @@ from penstock.engines.docker.api.errors import DockerConflict, DockerNotFound
 from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
+from penstock.engines.docker.names import Label
 from penstock.engines.docker.usage import HostGpus
 from penstock.errors import Conflict
 from penstock.wire.measures import GpuMeasure, Measure, ProcessMeasure
@@ -44,9 +45,9 @@ def _clean(found: Fields) -> Fields:
     config = dict(found.get("Config") or {})
     config["Env"] = [_masked(line) for line in config.get("Env") or ()]
     labels = {name: text for name, text in (config.get("Labels") or {}).items() if text or not names.is_ours(name)}
-    labels.pop(names.RECORD, None)  # the whole workload once more
+    labels.pop(Label.RECORD, None)  # the whole workload once more
     config["Labels"] = masked_all(labels)
-    if names.HAS_BASH not in labels:
+    if Label.HAS_BASH not in labels:
         return found | {"Config": config}
     for key in ("Entrypoint", "Cmd"):  # with a minder around it that is none of the user's business
         config.pop(key, None)

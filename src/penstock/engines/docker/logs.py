@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime
 
 from penstock.engines.base import LogQuery, Run
@@ -86,14 +86,13 @@ class ContainerLogs:
             given["since"] = f"{mark.last // NS}.{mark.last % NS:09d}"
         elif since is not None:
             given["since"] = f"{(since + link.skew).timestamp():.6f}"
-        pieces_of = _Lines() if seen.tty else _Framed()
+        lines = _TerminalLines() if seen.tty else _FramedLines()
         async with link.api.logs(seen.id, **given) as pieces:
             mark.back()
             async for piece in pieces:
-                fresh = b"".join(data for time, data in pieces_of.feed(piece) if mark.is_new(time))
-                if fresh:
+                if fresh := mark.new_of(lines.feed(piece)):
                     yield fresh
-        if fresh := b"".join(data for time, data in pieces_of.end() if mark.is_new(time)):
+        if fresh := mark.new_of([lines.rest] if lines.rest else []):
             yield fresh
 
 
@@ -109,7 +108,11 @@ class ReadPosition:
     def back(self) -> None:
         self._skip = self._had
 
-    def is_new(self, time: int) -> bool:
+    def new_of(self, lines: Iterable[bytes]) -> bytes:
+        """Return what the reader has not had of these lines, without their times."""
+        return b"".join(data for time, data in map(split_time, lines) if self._is_new(time))
+
+    def _is_new(self, time: int) -> bool:
         if time < self.last:
             return self._skip == 0  # the two outputs may be a little out of order, but not what was had
         if time == self.last and self._skip:
@@ -121,32 +124,25 @@ class ReadPosition:
         return True
 
 
-class _Framed:
+class _FramedLines:
+    rest = b""
+
     def __init__(self) -> None:
         self._frames = FrameReader()
 
-    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        for _, line in self._frames.feed(data):
-            yield split_time(line)
-
-    def end(self) -> Iterator[tuple[int, bytes]]:
-        return iter(())
+    def feed(self, data: bytes) -> list[bytes]:
+        return [line for _, line in self._frames.feed(data)]
 
 
-class _Lines:
+class _TerminalLines:
     """Splits the log of a terminal, which has no frames, only lines."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self.rest = b""
 
-    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            yield split_time(line + b"\n")
-
-    def end(self) -> Iterator[tuple[int, bytes]]:
-        if self._rest:
-            yield split_time(self._rest)
+    def feed(self, data: bytes) -> list[bytes]:
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        return [line + b"\n" for line in lines]
 
 
 def split_time(line: bytes) -> tuple[int, bytes]:

@@ -4,69 +4,51 @@ from __future__ import annotations
 
 import hashlib
 import re
+from enum import StrEnum
 
 from penstock.engines.base import Run
 
 _OURS = "penstock.dev/"
 _NOT_DOCKERS = re.compile(r"[^A-Za-z0-9_.-]+")
-INSTALLATION = f"{_OURS}installation"
-"""Which Penstock made it; on everything of ours."""
-WORKLOAD = f"{_OURS}workload"
-ATTEMPT = f"{_OURS}attempt"
-PART = f"{_OURS}part"
-NAME = f"{_OURS}name"
-OWNER = f"{_OURS}owner"
-"""`group/user`."""
-GROUP = f"{_OURS}group"
-PARTS = f"{_OURS}parts"
-"""How many nodes, or indexes, the attempt has; nodes belong together, indexes are each for themselves."""
-ARRAY = f"{_OURS}array"
-PLACE = f"{_OURS}place"
-"""Which of the places of an array an index has, of those that run at once."""
-GRACE = f"{_OURS}stop-grace"
-MAX_DURATION = f"{_OURS}max-duration"
-HAS_BASH = f"{_OURS}has-bash"
-GPUS = f"{_OURS}gpus"
-"""The uuids of the GPUs that are its own."""
-CPUS = f"{_OURS}cpus"
-"""The numbers of the CPUs that are its own."""
-DISK = f"{_OURS}disk"
-"""What it may hold on its disks: JSON of path → bytes, the empty path for all."""
-RECORD = f"{_OURS}record"
-"""The workload or volume as the store has it."""
-UP_TO = f"{_OURS}up-to"
-"""All indexes up to this number had their containers when this one began."""
-INSTEAD_OF = f"{_OURS}instead-of"
-"""Ids of containers that were taken back, so that this one could be made."""
-VOLUME = f"{_OURS}volume"
-HELPER = f"{_OURS}helper"
-"""Marks containers that do something for us and are gone a moment later."""
 EXIT_CODE = "exitCode"
 """Docker tells the code of a container under this name, and a label of the same name instead."""
 
-ON_CONTAINERS = (
-    INSTALLATION,
-    WORKLOAD,
-    ATTEMPT,
-    PART,
-    NAME,
-    OWNER,
-    GROUP,
-    PARTS,
-    ARRAY,
-    PLACE,
-    GRACE,
-    MAX_DURATION,
-    HAS_BASH,
-    GPUS,
-    CPUS,
-    DISK,
-    RECORD,
-    UP_TO,
-    INSTEAD_OF,
-    VOLUME,
-    HELPER,
-)
+
+class Label(StrEnum):
+    """Our labels on containers, networks and volumes."""
+
+    INSTALLATION = "penstock.dev/installation"
+    """Which Penstock made it; on everything of ours."""
+    WORKLOAD = "penstock.dev/workload"
+    ATTEMPT = "penstock.dev/attempt"
+    PART = "penstock.dev/part"
+    NAME = "penstock.dev/name"
+    OWNER = "penstock.dev/owner"
+    """`group/user`."""
+    GROUP = "penstock.dev/group"
+    PARTS = "penstock.dev/parts"
+    """How many nodes, or indexes, the attempt has; nodes belong together, indexes are each for themselves."""
+    ARRAY = "penstock.dev/array"
+    PLACE = "penstock.dev/place"
+    """Which of the places of an array an index has, of those that run at once."""
+    GRACE = "penstock.dev/stop-grace"
+    MAX_DURATION = "penstock.dev/max-duration"
+    HAS_BASH = "penstock.dev/has-bash"
+    GPUS = "penstock.dev/gpus"
+    """The uuids of the GPUs that are its own."""
+    CPUS = "penstock.dev/cpus"
+    """The numbers of the CPUs that are its own."""
+    DISK = "penstock.dev/disk"
+    """What it may hold on its disks: JSON of path → bytes, the empty path for all."""
+    RECORD = "penstock.dev/record"
+    """The workload or volume as the store has it."""
+    UP_TO = "penstock.dev/up-to"
+    """All indexes up to this number had their containers when this one began."""
+    INSTEAD_OF = "penstock.dev/instead-of"
+    """Ids of containers that were taken back, so that this one could be made."""
+    VOLUME = "penstock.dev/volume"
+    HELPER = "penstock.dev/helper"
+    """Marks containers that do something for us and are gone a moment later."""
 
 
 def is_ours(label: str) -> bool:
@@ -76,17 +58,13 @@ def is_ours(label: str) -> bool:
 
 def with_all_labels(installation: str, said: dict[str, str]) -> dict[str, str]:
     """Return all our labels for a container, empty where nothing is said: Docker would take the image's."""
-    return dict.fromkeys(ON_CONTAINERS, "") | {INSTALLATION: installation} | said
-
-
-def base_name(installation: str, name: str, run: Run) -> str:
-    """Return `penstock-train-abcd2345`, for a later attempt `penstock-train-abcd2345-2`."""
-    again = f"-{run.attempt}" if run.attempt > 1 else ""
-    return f"{installation}-{name}-{run.workload_id}{again}"
+    return dict.fromkeys(map(str, Label), "") | {Label.INSTALLATION: installation} | said
 
 
 def container_name(installation: str, name: str, run: Run, part: int) -> str:
-    return f"{base_name(installation, name, run)}.{part}"
+    """Return `penstock-train-abcd2345.0`, for a later attempt `penstock-train-abcd2345-2.0`."""
+    again = f"-{run.attempt}" if run.attempt > 1 else ""
+    return f"{installation}-{name}-{run.workload_id}{again}.{part}"
 
 
 def peer_name(name: str, run: Run, rank: int) -> str:
@@ -103,7 +81,7 @@ def network_name(installation: str, group: str) -> str:
 
 
 def run_of(labels: dict[str, str]) -> Run | None:
-    workload_id, attempt = labels.get(WORKLOAD, ""), labels.get(ATTEMPT, "")
+    workload_id, attempt = labels.get(Label.WORKLOAD, ""), labels.get(Label.ATTEMPT, "")
     return Run(workload_id, int(attempt)) if workload_id and attempt.isdecimal() else None
 
 
@@ -114,4 +92,4 @@ def number(labels: dict[str, str], label: str, otherwise: int = 0) -> int:
 
 def ours_filter(installation: str) -> str:
     """Return the filter for all that is ours."""
-    return f"{INSTALLATION}={installation}"
+    return f"{Label.INSTALLATION}={installation}"

@@ -18,6 +18,7 @@ class ContainerSettings:
     installation: str
     image: str
     helper_image: str
+    registry_config: str
     run_as: str
     closed: bool
     default_cpus_milli: int
@@ -43,6 +44,7 @@ def read_settings(settings: Settings) -> ContainerSettings:
         installation=settings.docker_installation,
         image=settings.docker_image,
         helper_image=settings.docker_helper_image,
+        registry_config=settings.docker_registry_config,
         run_as=settings.docker_run_as,
         closed=settings.docker_network == "closed",
         default_cpus_milli=parse_cpus(settings.default_cpus),

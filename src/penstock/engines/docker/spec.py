@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 
 from penstock.domain.paths import SHARED_MEMORY, WORKDIR
 from penstock.domain.workloads import Medium, Scratch
-from penstock.engines.base import BoundMount, Launch, Run
+from penstock.engines.base import BoundMount, Launch
 from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
+from penstock.engines.docker.names import Label
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.shared.environment import CAPABILITIES, INDEX, NO_GPUS, RANKS, run_variables, user_variables
 from penstock.engines.shared.minder import BASH as BASH
-from penstock.engines.shared.minder import MINDER, PAYLOAD, PREPARE, needs_bash
+from penstock.engines.shared.minder import MINDER, PAYLOAD, PREPARE
 from penstock.engines.shared.records import without_values
 
 SMALLEST_MEMORY = 6 << 20
@@ -27,7 +28,7 @@ LOG_FILES = 4
 
 
 @dataclass(frozen=True)
-class MountSource:
+class VolumeDirectory:
     """What is mounted: a Docker volume, or a directory in it."""
 
     volume: str
@@ -46,7 +47,7 @@ class ContainerPlace:
     host_memory: int
     has_nvidia: bool = False
     """The host hands GPUs to containers; otherwise they are only told which are theirs."""
-    volumes: Mapping[str, MountSource] = field(default_factory=dict)
+    volumes: Mapping[str, VolumeDirectory] = field(default_factory=dict)
     """Mount path → what it comes from on this host."""
     shared_cpus: str = ""
     """The CPUs that nobody has alone; empty: all."""
@@ -59,12 +60,14 @@ class ContainerPlace:
 def container(launch: Launch, made: ContainerSettings, place: ContainerPlace) -> Fields:
     spec = launch.spec
     words = command(launch)
-    peer = names.peer_name(launch.name, _run(launch), place.part)
+    peer = names.peer_name(launch.name, launch.run, place.part)
     body: Fields = {
         "Image": spec.resources.image or made.image,
         "Hostname": peer,
         "Env": [f"{name}={value}" for name, value in variables(launch, place).items()],
         "Labels": labels(launch, made, place),
+        "User": made.run_as,
+        "WorkingDir": WORKDIR if launch.workdir_archive else spec.workdir or "",
         "Tty": spec.terminal,
         "OpenStdin": spec.terminal,
         "HostConfig": _host_config(launch, made, place),
@@ -72,47 +75,33 @@ def container(launch: Launch, made: ContainerSettings, place: ContainerPlace) ->
     }
     if words:
         body |= {"Entrypoint": words[:1], "Cmd": words[1:]}
-    if made.run_as:
-        body["User"] = made.run_as
-    if workdir := WORKDIR if launch.workdir_archive else spec.workdir:
-        body["WorkingDir"] = workdir
     return body
-
-
-def _run(launch: Launch) -> Run:
-    return Run(launch.workload_id, launch.attempt)
 
 
 def labels(launch: Launch, made: ContainerSettings, place: ContainerPlace) -> dict[str, str]:
     """Return all labels: the user's own, and over them ours."""
     spec = launch.spec
-    found = {
-        names.WORKLOAD: launch.workload_id,
-        names.ATTEMPT: str(launch.attempt),
-        names.PART: str(place.part),
-        names.PARTS: str(len(launch.indexes) if spec.array else spec.nodes),
-        names.PLACE: str(place.number),
-        names.NAME: launch.name,
-        names.OWNER: f"{launch.group}/{launch.user}",
-        names.GROUP: launch.group,
-        names.GRACE: str(launch.stop_grace),
+    limits = disk_limits(launch)
+    found: dict[str, str] = {
+        Label.WORKLOAD: launch.workload_id,
+        Label.ATTEMPT: str(launch.attempt),
+        Label.PART: str(place.part),
+        Label.PARTS: str(len(launch.indexes) if spec.array else spec.nodes),
+        Label.PLACE: str(place.number),
+        Label.NAME: launch.name,
+        Label.OWNER: f"{launch.group}/{launch.user}",
+        Label.GROUP: launch.group,
+        Label.GRACE: str(launch.stop_grace),
+        Label.RECORD: without_values(launch.record, spec) if launch.record else "",
+        Label.ARRAY: "true" if spec.array else "",
+        Label.UP_TO: str(place.up_to) if spec.array else "",
+        Label.INSTEAD_OF: ",".join(place.instead_of),
+        Label.MAX_DURATION: str(spec.max_duration or ""),
+        Label.HAS_BASH: "true" if is_minded(launch) else "",
+        Label.GPUS: ",".join(gpus_of(launch, place)),
+        Label.CPUS: cpus_of(launch, place),
+        Label.DISK: json.dumps(limits) if limits else "",
     }
-    if launch.record:
-        found[names.RECORD] = without_values(launch.record, spec)
-    if spec.array:
-        found |= {names.ARRAY: "true", names.UP_TO: str(place.up_to)}
-    if place.instead_of:
-        found[names.INSTEAD_OF] = ",".join(place.instead_of)
-    if spec.max_duration:
-        found[names.MAX_DURATION] = str(spec.max_duration)
-    if is_minded(launch):
-        found[names.HAS_BASH] = "true"
-    if uuids := gpus_of(launch, place):
-        found[names.GPUS] = ",".join(uuids)
-    if cpus := cpus_of(launch, place):
-        found[names.CPUS] = cpus
-    if limits := disk_limits(launch):
-        found[names.DISK] = json.dumps(limits)
     theirs = {name: text for name, text in spec.labels.items() if not names.is_ours(name)}
     return theirs | names.with_all_labels(made.installation, found)
 
@@ -128,7 +117,9 @@ def disk_limits(launch: Launch) -> dict[str, int]:
 
 def _host_config(launch: Launch, made: ContainerSettings, place: ContainerPlace) -> Fields:
     limits = launch.spec.resources
-    memory = max(limits.memory_bytes, SMALLEST_MEMORY) if limits.memory_bytes else None
+    memory = max(limits.memory_bytes, SMALLEST_MEMORY) if limits.memory_bytes else 0
+    shared_out = limits.requests.cpus_milli or limits.cpus_milli or made.default_cpus_milli
+    log_size = max(made.log_limit // LOG_FILES, 1 << 20)  # `local` keeps bytes as they are, `json-file` does not
     config: Fields = {
         "NetworkMode": place.network,
         "RestartPolicy": {"Name": "no"},
@@ -136,33 +127,20 @@ def _host_config(launch: Launch, made: ContainerSettings, place: ContainerPlace)
         "CapAdd": list(CAPABILITIES),
         "SecurityOpt": ["no-new-privileges"],
         "IpcMode": "private",
-        "CpuShares": _shares(limits.requests.cpus_milli or limits.cpus_milli or made.default_cpus_milli),
+        "CpuShares": max(shared_out * 1024 // 1000, 2),
+        "CpusetCpus": cpus_of(launch, place) or place.shared_cpus,
+        "NanoCpus": max(limits.cpus_milli, SMALLEST_CPU) * 1_000_000 if limits.cpus_milli else 0,
+        "Memory": memory,
+        "MemorySwap": memory,
+        "PidsLimit": made.processes,
         "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
-        "LogConfig": log_config(made),
+        "LogConfig": {"Type": "local", "Config": {"max-size": str(log_size), "max-file": str(LOG_FILES)}},
         **_disks(launch, place, memory),
     }
-    if made.processes:
-        config["PidsLimit"] = made.processes
-    if memory:
-        config |= {"Memory": memory, "MemorySwap": memory}
-    if limits.cpus_milli:
-        config["NanoCpus"] = max(limits.cpus_milli, SMALLEST_CPU) * 1_000_000
-    if cpus := cpus_of(launch, place) or place.shared_cpus:
-        config["CpusetCpus"] = cpus
     uuids = gpus_of(launch, place)
     if uuids and place.has_nvidia:
         config["DeviceRequests"] = [{"Driver": "nvidia", "DeviceIDs": list(uuids), "Capabilities": [["gpu"]]}]
     return config
-
-
-def log_config(made: ContainerSettings) -> Fields:
-    """Log with Docker's `local` driver, which keeps bytes as they are; its usual `json-file` does not."""
-    size = max(made.log_limit // LOG_FILES, 1 << 20)
-    return {"Type": "local", "Config": {"max-size": str(size), "max-file": str(LOG_FILES)}}
-
-
-def _shares(milli: int) -> int:
-    return max(milli * 1024 // 1000, 2)
 
 
 def cpus_of(launch: Launch, place: ContainerPlace) -> str:
@@ -178,7 +156,7 @@ def gpus_of(launch: Launch, place: ContainerPlace) -> tuple[str, ...]:
 # -- disks -----------------------------------------------------------------------------------------------------------
 
 
-def _disks(launch: Launch, place: ContainerPlace, memory: int | None) -> Fields:
+def _disks(launch: Launch, place: ContainerPlace, memory: int) -> Fields:
     mounts = [_mount(mount, place.volumes[mount.path]) for mount in launch.mounts]
     tmpfs: dict[str, str] = {}
     shared = (memory or place.host_memory) // 2
@@ -190,11 +168,10 @@ def _disks(launch: Launch, place: ContainerPlace, memory: int | None) -> Fields:
             shared = size
         else:
             tmpfs[scratch.path] = f"rw,exec,nosuid,nodev,mode=1777,size={size}"
-    fields: Fields = {"Mounts": mounts, "ShmSize": shared}
-    return fields | ({"Tmpfs": tmpfs} if tmpfs else {})
+    return {"Mounts": mounts, "ShmSize": shared, "Tmpfs": tmpfs}
 
 
-def _mount(mount: BoundMount, source: MountSource) -> Fields:
+def _mount(mount: BoundMount, source: VolumeDirectory) -> Fields:
     options: Fields = {"NoCopy": True} | ({"Subpath": source.directory} if source.directory else {})
     return {
         "Type": "volume",
@@ -222,7 +199,7 @@ def variables(launch: Launch, place: ContainerPlace) -> dict[str, str]:
 def peers(launch: Launch) -> list[str]:
     """Return the names by which the nodes of a run reach each other, by rank."""
     nodes = launch.spec.nodes
-    return [names.peer_name(launch.name, _run(launch), rank) for rank in range(nodes)] if nodes > 1 else ["127.0.0.1"]
+    return [names.peer_name(launch.name, launch.run, rank) for rank in range(nodes)] if nodes > 1 else ["127.0.0.1"]
 
 
 def _gpus(launch: Launch, place: ContainerPlace) -> dict[str, str]:
@@ -261,6 +238,5 @@ def command(launch: Launch) -> list[str]:
 
 
 def is_minded(launch: Launch) -> bool:
-    """Does a minder run the program? Code that is sent along is there before it starts, so only the other two reasons
-    of `needs_bash` count."""
-    return needs_bash(launch.model_copy(update={"workdir_archive": None}))
+    """Does a minder run the program? Nothing has to be awaited for code that is sent along: it is there before."""
+    return isinstance(launch.spec.run, str) or launch.spec.nodes > 1

@@ -17,9 +17,8 @@ from penstock.domain.workloads import Unit
 from penstock.engines.base import Launch, Presence, Report, Run, Step
 from penstock.engines.docker import names
 from penstock.engines.docker.api.objects import ContainerRecord
-from penstock.engines.docker.nfs import is_about_mounts, mount_words
-from penstock.engines.shared import endings
-from penstock.engines.shared.endings import UnitEnd, ended_by_itself, out_of_memory, over_time
+from penstock.engines.docker.names import Label
+from penstock.engines.shared.endings import UnitEnd, ended_by_itself, not_started, out_of_memory, over_time
 from penstock.engines.shared.exit_codes import NEVER_STARTED, describe
 from penstock.errors import Unavailable
 
@@ -53,7 +52,7 @@ class HostState:
 
 
 @dataclass(frozen=True)
-class RunSnapshot:
+class DockerRunSnapshot:
     """All that a report is computed from."""
 
     run: Run
@@ -77,7 +76,9 @@ class RunSnapshot:
 
     @property
     def array(self) -> bool:
-        return is_array(self.launch, self.containers)
+        if self.launch:
+            return self.launch.spec.array is not None
+        return any(seen.is_array for seen in self.containers.values())
 
     @property
     def total(self) -> int:
@@ -89,32 +90,24 @@ class RunSnapshot:
         lacking = [unit for unit in self.failed.values() if self.launch and self.launch.spec.array is None]
         return f"Node {lacking[0].rank} has no container." if lacking else None
 
-    def away(self, names: Iterable[str]) -> list[str]:
-        """Why those of these hosts do not answer that do not; without names, of all."""
-        wanted = set(names) or set(self.hosts)
-        return [host.trouble for name, host in self.hosts.items() if name in wanted and host.trouble]
 
-    def missing(self, names: Iterable[str]) -> list[str]:
-        return [name for name in names if name not in self.hosts]
-
-
-def is_array(launch: Launch | None, containers: Mapping[int, ContainerRecord]) -> bool:
-    if launch:
-        return launch.spec.array is not None
-    return any(seen.is_array for seen in containers.values())
+def troubles(hosts: Mapping[str, HostState], names: Iterable[str]) -> list[str]:
+    """Say of those of these hosts that do not answer why not; without names, of all."""
+    wanted = set(names) or set(hosts)
+    return [host.trouble for name, host in hosts.items() if name in wanted and host.trouble]
 
 
 def total_of(launch: Launch | None, containers: Mapping[int, ContainerRecord]) -> int:
     """How many parts the attempt has."""
     if launch:
         return len(launch.indexes) if launch.spec.array else launch.spec.nodes
-    return max((names.number(seen.labels, names.PARTS, 1) for seen in containers.values()), default=1)
+    return max((names.number(seen.labels, Label.PARTS, 1) for seen in containers.values()), default=1)
 
 
 # -- the run -----------------------------------------------------------------------------------------------------------
 
 
-def report(snapshot: RunSnapshot) -> Report:
+def report(snapshot: DockerRunSnapshot) -> Report:
     """Raise Unavailable where its hosts do not answer and nothing is known of it."""
     found = _report(snapshot)
     steps = snapshot.steps
@@ -123,7 +116,7 @@ def report(snapshot: RunSnapshot) -> Report:
     return found.model_copy(update={"steps": steps})
 
 
-def _report(snapshot: RunSnapshot) -> Report:
+def _report(snapshot: DockerRunSnapshot) -> Report:
     if snapshot.cancelled_at:
         return Report(presence=Presence.ended, units=tuple(_unstarted(snapshot, snapshot.cancelled_at).values()))
     found = units(snapshot) | dict(snapshot.failed)
@@ -145,17 +138,17 @@ def _report(snapshot: RunSnapshot) -> Report:
     return _running(snapshot, listed, drained)
 
 
-def _running(snapshot: RunSnapshot, listed: tuple[Unit, ...], said: str | None) -> Report:
+def _running(snapshot: DockerRunSnapshot, listed: tuple[Unit, ...], said: str | None) -> Report:
     """Where a host does not answer the run is in doubt, and says so; nothing is started in its place."""
     containers = snapshot.containers.values()
-    away = snapshot.away({seen.host for seen in containers if not seen.over})
+    away = troubles(snapshot.hosts, {seen.host for seen in containers if not seen.over})
     if not away or not any(seen.runs for seen in containers):
         return Report(presence=Presence.running, units=listed, message=said)
     said = f"{away[0]}: it may still be running, and its node is asked again every few seconds"
     return Report(presence=Presence.running, units=listed, message=said, state=State.UNKNOWN, reason=Reason.NODE_LOST)
 
 
-def _drained(snapshot: RunSnapshot, found: Mapping[int, Unit]) -> str | None:
+def _drained(snapshot: DockerRunSnapshot, found: Mapping[int, Unit]) -> str | None:
     """Say why the rest of an array does not begin, where no node takes any more of it."""
     launch, hosts = snapshot.launch, snapshot.hosts
     left = [index for index in launch.indexes if index not in found] if launch else []
@@ -166,19 +159,19 @@ def _drained(snapshot: RunSnapshot, found: Mapping[int, Unit]) -> str | None:
     return f"{', '.join(drained)} {is_} in maintenance: {len(left)} of its indexes wait until that is over"
 
 
-def _not_begun(snapshot: RunSnapshot) -> Report:
+def _not_begun(snapshot: DockerRunSnapshot) -> Report:
     run, doing = snapshot.run, snapshot.starting
     if doing:
         return Report(presence=Presence.waiting, state=doing.state, reason=doing.reason, message=doing.message)
-    if missing := snapshot.missing(run.hosts):
+    if missing := [name for name in run.hosts if name not in snapshot.hosts]:
         said = f"Its node {missing[0]} is no longer registered, so nobody knows how it ended."
         return Report(presence=Presence.lost, message=said)
-    if away := snapshot.away(run.hosts):
+    if away := troubles(snapshot.hosts, run.hosts):
         raise Unavailable(f"{away[0]}: it may be running there, and its node is asked again.")
     return Report(presence=Presence.absent)
 
 
-def _unstarted(snapshot: RunSnapshot, at: datetime) -> dict[int, Unit]:
+def _unstarted(snapshot: DockerRunSnapshot, at: datetime) -> dict[int, Unit]:
     """Every part as it would be if its turn had never come."""
     launch = snapshot.launch
     parts = (launch.indexes or range(launch.spec.nodes)) if launch else range(snapshot.total)
@@ -200,7 +193,7 @@ def never_started(attempt: int, part: int, *, array: bool, at: datetime) -> Unit
 # -- what is due ---------------------------------------------------------------------------------------------------
 
 
-def pending(snapshot: RunSnapshot) -> list[ContainerRecord]:
+def pending(snapshot: DockerRunSnapshot) -> list[ContainerRecord]:
     """Containers whose end is not judged yet: somebody ended them a moment ago, and if that was Docker, which is being
     shut down, it will be seen soon."""
     first = _first_failure(snapshot)
@@ -214,14 +207,11 @@ def pending(snapshot: RunSnapshot) -> list[ContainerRecord]:
     return found
 
 
-def due_in(snapshot: RunSnapshot) -> float | None:
+def due_in(snapshot: DockerRunSnapshot) -> float | None:
     """Seconds until the report changes by itself; None: it does not."""
-    left = [_patience_left(seen, host, snapshot.now) for seen, host in _with_hosts(pending(snapshot), snapshot)]
+    hosts, doubted = snapshot.hosts, pending(snapshot)
+    left = [_patience_left(seen, hosts[seen.host], snapshot.now) for seen in doubted if seen.host in hosts]
     return min((min(each, OUTSIDE_PATIENCE) for each in left if each > 0), default=None)
-
-
-def _with_hosts(found: Iterable[ContainerRecord], snapshot: RunSnapshot) -> list[tuple[ContainerRecord, HostState]]:
-    return [(seen, snapshot.hosts[seen.host]) for seen in found if seen.host in snapshot.hosts]
 
 
 def _patience_left(seen: ContainerRecord, host: HostState, now: datetime) -> float:
@@ -229,7 +219,7 @@ def _patience_left(seen: ContainerRecord, host: HostState, now: datetime) -> flo
     return OUTSIDE_PATIENCE - (theirs - (seen.ended_at or theirs)).total_seconds()
 
 
-def has_failed(snapshot: RunSnapshot) -> bool:
+def has_failed(snapshot: DockerRunSnapshot) -> bool:
     """Is one of its nodes to blame, so that its peers have nothing to go on with?"""
     over = [seen for seen in snapshot.containers.values() if seen.over]
     return bool(snapshot.failed) or any(_own(seen, snapshot).state is not State.EXITED for seen in over)
@@ -238,14 +228,14 @@ def has_failed(snapshot: RunSnapshot) -> bool:
 # -- its units -----------------------------------------------------------------------------------------------------
 
 
-def units(snapshot: RunSnapshot) -> dict[int, Unit]:
+def units(snapshot: DockerRunSnapshot) -> dict[int, Unit]:
     """A unit for each container that was started, or could not be."""
     first = _first_failure(snapshot)
     known = sorted(snapshot.containers.items())
     return {part: _unit(seen, snapshot, first) for part, seen in known if seen.began or seen.over}
 
 
-def _first_failure(snapshot: RunSnapshot) -> tuple[ContainerRecord, UnitEnd] | None:
+def _first_failure(snapshot: DockerRunSnapshot) -> tuple[ContainerRecord, UnitEnd] | None:
     """The node that ended the others: the first that did not succeed, and was not told to end."""
     containers = snapshot.containers.values()
     if any(seen.is_array for seen in containers):
@@ -255,7 +245,7 @@ def _first_failure(snapshot: RunSnapshot) -> tuple[ContainerRecord, UnitEnd] | N
     return min(failed, key=lambda pair: (pair[0].ended_at is None, pair[0].ended_at, pair[0].part), default=None)
 
 
-def _unit(seen: ContainerRecord, snapshot: RunSnapshot, first: tuple[ContainerRecord, UnitEnd] | None) -> Unit:
+def _unit(seen: ContainerRecord, snapshot: DockerRunSnapshot, first: tuple[ContainerRecord, UnitEnd] | None) -> Unit:
     fields: dict[str, Any] = {
         "attempt": seen.run.attempt,
         "index": seen.part if seen.is_array else 0,
@@ -288,7 +278,7 @@ def _ended_with(seen: ContainerRecord, first: tuple[ContainerRecord, UnitEnd] | 
     return first[0].ended_at is None or seen.ended_at is None or seen.ended_at >= first[0].ended_at
 
 
-def _was_told(seen: ContainerRecord, snapshot: RunSnapshot) -> bool:
+def _was_told(seen: ContainerRecord, snapshot: DockerRunSnapshot) -> bool:
     """Did someone tell it to end, we or another? What it ended with is not its own doing then."""
     if not seen.began or snapshot.stopped or seen.part in snapshot.over_disk or seen.note.ended == "time":
         return False
@@ -310,11 +300,13 @@ def _what_ended_it(first: ContainerRecord, end: UnitEnd) -> str:
 # -- how one container ended -------------------------------------------------------------------------------------------
 
 
-def _own(seen: ContainerRecord, snapshot: RunSnapshot) -> UnitEnd:
+def _own(seen: ContainerRecord, snapshot: DockerRunSnapshot) -> UnitEnd:
     """Judge a container that is over as if it were alone."""
     code, note = seen.exit_code, seen.note
     if seen.error:
-        return not_started(seen.error, seen.host)
+        if _LEFT_OVER.search(seen.error):
+            return UnitEnd(State.CRASHED, Reason.NODE_LOST, f"Docker on {seen.host} was restarted while it started it.")
+        return not_started(seen.error, f" on {seen.host}")
     if seen.part in snapshot.over_disk:
         return UnitEnd(State.CRASHED, Reason.DISK_LIMIT, snapshot.over_disk[seen.part], code or 1)
     if note.ended == "time" or _outlived(seen):
@@ -347,7 +339,7 @@ def _lost_with_docker(seen: ContainerRecord) -> UnitEnd:
     )
 
 
-def _restarted_since(seen: ContainerRecord, snapshot: RunSnapshot) -> bool:
+def _restarted_since(seen: ContainerRecord, snapshot: DockerRunSnapshot) -> bool:
     """Was its Docker restarted since this container started? With live-restore it may have run on after that."""
     host = snapshot.hosts.get(seen.host)
     if seen.witness == "" or host is None or seen.witness is None:
@@ -363,7 +355,7 @@ def _reads_as_told(seen: ContainerRecord) -> bool:
     return seen.note.ended == "stop" or (seen.note.code is None and seen.exit_code in BY_DOCKER)
 
 
-def _from_outside(seen: ContainerRecord, snapshot: RunSnapshot) -> bool:
+def _from_outside(seen: ContainerRecord, snapshot: DockerRunSnapshot) -> bool:
     """Did someone end it whom we do not know, so that it may yet turn out to have been Docker?"""
     if not seen.over or seen.error or seen.taken_away or snapshot.stopped or snapshot.without:
         return False
@@ -387,12 +379,3 @@ def _outlived(seen: ContainerRecord) -> bool:
 
 def _peak(seen: ContainerRecord) -> int | None:
     return seen.note.peak or max(seen.peak, seen.memory_limit if seen.out_of_memory else 0) or None
-
-
-def not_started(error: str, host: str) -> UnitEnd:
-    if _LEFT_OVER.search(error):
-        return UnitEnd(State.CRASHED, Reason.NODE_LOST, f"Docker on {host} was restarted while it started it.")
-    if is_about_mounts(error):
-        said = f"A volume cannot be mounted on {host}: {mount_words(error)}."
-        return UnitEnd(State.CRASHED, Reason.LAUNCH_FAILED, said)
-    return endings.not_started(error, f" on {host}")

@@ -15,19 +15,18 @@ from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 from penstock.background import Backoff, Tasks
 from penstock.domain.nodes import Gpu
 from penstock.domain.quantities import show_bytes
 from penstock.engines.base import Run
-from penstock.engines.docker import names
 from penstock.engines.docker.api.client import Fields
 from penstock.engines.docker.api.errors import DockerError, DockerUnreachable
 from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.gpus import gpus_in_use, read_gpus, without_own_use
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
+from penstock.engines.docker.names import Label
 from penstock.engines.docker.volumes import DockerClaims
 from penstock.wire.measures import GpuMeasure
 
@@ -91,7 +90,7 @@ class DiskLimits:
 
     def watch(self, run: Run) -> None:
         for seen in self._hosts.parts(run).values():
-            if seen.runs and seen.labels.get(names.DISK) and seen.id not in self._watches:
+            if seen.runs and seen.labels.get(Label.DISK) and seen.id not in self._watches:
                 self._watches.start(self._watch(seen), seen.id)
 
     async def empty(self, run: Run) -> None:
@@ -103,7 +102,7 @@ class DiskLimits:
                     await self._claims.emptied(link, list(scratch.values()))
 
     async def _watch(self, seen: ContainerRecord) -> None:
-        limits: dict[str, int] = json.loads(seen.labels[names.DISK])
+        limits: dict[str, int] = json.loads(seen.labels[Label.DISK])
         pause = self._every
         while True:
             await asyncio.sleep(pause)
@@ -142,10 +141,10 @@ def _scratch(found: Fields | None) -> dict[str, str]:
 
 # -- GPUs --------------------------------------------------------------------------------------------------------------
 
-PATIENCE, CLOSING = 10.0, 3.0
-"""Seconds, from when a look began; and in which its container is removed when the server ends."""
+PATIENCE = 10.0
+"""Seconds that whoever asks waits for one host."""
 IDLE_SECONDS = 30.0
-"""After this long a host is looked at, whether or not anything of ours runs there."""
+"""So often each host is looked at, whether or not anything of ours runs there."""
 
 
 class HostGpuUse(NamedTuple):
@@ -157,14 +156,10 @@ class HostGpuUse(NamedTuple):
 
 class HostGpus:
     """Looks at what the GPUs of hosts do: often where our containers use some, seldom elsewhere. Whoever wants to know
-    while there is a look gets the same answer, so there are never two. A host that is slow is waited for a while, once:
-    then others go on without it, until it has answered."""
+    while there is a look gets the same answer, so there are never two."""
 
     def __init__(self, hosts: DockerHosts) -> None:
         self._hosts = hosts
-        self._began: WeakKeyDictionary[HostLink, float] = WeakKeyDictionary()
-        self._having: dict[Run, set[HostLink]] = {}
-        """The hosts on which a run has GPUs."""
         self._tasks = Tasks()
         """By host the look at its GPUs that is under way."""
 
@@ -172,11 +167,6 @@ class HostGpus:
         self._tasks.start(self._look_at_idle())
 
     async def close(self) -> None:
-        """End what looks: each removes its own container. Where a host does not answer in time, what is left there is
-        removed by whoever looks there next."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSING):
-                await self._tasks.close()
         await self._tasks.close()
 
     async def all(self) -> dict[str, GpuMeasure]:
@@ -186,43 +176,25 @@ class HostGpus:
 
     def _shown(self) -> list[HostLink]:
         """The hosts that answer and can show their GPUs."""
-        return [link for link in self._hosts.links() if link.probe.gpus and link.looked.is_set()]
+        return [link for link in self._hosts.answering() if link.probe.gpus]
 
     async def of(self, link: HostLink) -> HostGpuUse:
         name = link.host.name
         if not link.probe.gpus:
             return HostGpuUse(trouble=link.probe.gpu_trouble or f"Docker on {name} cannot show them")
-        look = self._tasks.get(link) or self._begin(link)
-        left = self._began[link] + PATIENCE - monotonic()
-        done, _ = await asyncio.wait([look], timeout=max(left, 0))
+        look = self._under_way(link)
+        done, _ = await asyncio.wait([look], timeout=PATIENCE)
         slow = HostGpuUse(trouble=f"{name} does not say it within {PATIENCE:.0f} seconds")
         return look.result() if done else slow
 
-    def watch(self, run: Run) -> None:
-        """Look once more at hosts where the run has no GPUs any more: what is in their memory has changed."""
-        before = self._having.pop(run, set())
-        having = {link for link in self._hosts.links() if _has_gpus(link.of(run))}
-        if having:
-            self._having[run] = having
-        for link in before - having:
-            self._tasks.start(self._look_again(link))
-
     async def _look_at_idle(self) -> None:
         while True:
-            await asyncio.sleep(min(IDLE_SECONDS, 1))
-            for link in self._shown():  # when it was probed it was looked at, too
-                due = self._began.setdefault(link, monotonic()) + IDLE_SECONDS
-                if link not in self._tasks and due <= monotonic():
-                    self._begin(link)
+            await asyncio.sleep(IDLE_SECONDS)  # when a host was probed it was looked at, too
+            for link in self._shown():
+                self._under_way(link)
 
-    async def _look_again(self, link: HostLink) -> None:
-        if before := self._tasks.get(link):  # it may have seen what was
-            await asyncio.wait([before])
-        await self.of(link)
-
-    def _begin(self, link: HostLink) -> asyncio.Task[HostGpuUse]:
-        self._began[link] = monotonic()
-        return self._tasks.start(self._look(link), link)
+    def _under_way(self, link: HostLink) -> asyncio.Task[HostGpuUse]:
+        return self._tasks.get(link) or self._tasks.start(self._look(link), link)
 
     async def _look(self, link: HostLink) -> HostGpuUse:
         ours = gpus_in_use(link.all())

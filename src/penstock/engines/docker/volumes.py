@@ -21,9 +21,10 @@ from penstock.engines.docker.api.client import Fields
 from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerUnreachable, is_disk_full
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
+from penstock.engines.docker.names import Label
 from penstock.engines.docker.nfs import HOLD, WALK, is_about_mounts, mount_words, nfs_options
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.spec import MountSource
+from penstock.engines.docker.spec import VolumeDirectory
 from penstock.engines.shared.records import volume_record
 from penstock.errors import Conflict, InUse, PenstockError, Unavailable
 
@@ -89,7 +90,7 @@ class DockerClaims:
 
     async def _look(self, volumes: Sequence[Volume]) -> None:
         wanted = {self.name_of(volume): volume.id for volume in volumes}
-        links = [link for link in self._hosts.links() if link.looked.is_set()]
+        links = self._hosts.answering()
         filters = {"label": [names.ours_filter(self._made.installation)]}
         found = await asyncio.gather(*(link.api.volumes(filters) for link in links), return_exceptions=True)
         for link, there in zip(links, found, strict=True):
@@ -118,32 +119,33 @@ class DockerClaims:
     def _emptiest(self) -> HostLink:
         """Return the host with the fewest volumes: what uses a volume runs where it is, so they are spread."""
         there = Counter(self._homes.values())
-        links = [link for link in self._hosts.links() if link.looked.is_set() and not link.host.maintenance]
+        links = [link for link in self._hosts.answering() if not link.host.maintenance]
         return min(links, key=lambda link: (there[link.host.name], link.host.name), default=None) or self._hosts.first()
 
     async def _local(self, link: HostLink, volume: Volume, account: Account) -> None:
-        labels = self._labels(volume) | {names.RECORD: volume_record(volume, account)}
-        made = await link.api.create_volume({"Name": self.name_of(volume), "Labels": labels})
-        self._refuse_foreign(made, volume, link)
+        labels = self._labels(volume) | {Label.RECORD: volume_record(volume, account)}
+        await self._make(link, volume, {"Name": self.name_of(volume), "Labels": labels})
         if self._made.run_as:
             words = ["chown", self._made.run_as, MOUNTED]
             await link.helpers.run(words, volumes={self.name_of(volume): MOUNTED}, read_only=False)
 
-    def _labels(self, volume: Volume) -> dict[str, str]:
-        return {
-            names.INSTALLATION: self._made.installation,
-            names.VOLUME: volume.id,
-            names.NAME: volume.name,
-            names.OWNER: f"{volume.group}/{volume.user}",
-            names.GROUP: volume.group,
-        }
-
-    def _refuse_foreign(self, made: Fields, volume: Volume, link: HostLink) -> None:
-        if (made.get("Labels") or {}).get(names.VOLUME) != volume.id:
+    async def _make(self, link: HostLink, volume: Volume, body: Fields) -> None:
+        """Make a volume, unless it is there. A name is a claim: what others made by it is theirs."""
+        made = await link.api.create_volume(body)
+        if (made.get("Labels") or {}).get(Label.VOLUME) != volume.id:
             raise Conflict(
                 f"There is a Docker volume {made.get('Name')} on {link.host.name} that Penstock did not make.",
                 hint=f"docker volume rm {made.get('Name')}",
             )
+
+    def _labels(self, volume: Volume) -> dict[str, str]:
+        return {
+            Label.INSTALLATION: self._made.installation,
+            Label.VOLUME: volume.id,
+            Label.NAME: volume.name,
+            Label.OWNER: f"{volume.group}/{volume.user}",
+            Label.GROUP: volume.group,
+        }
 
     async def delete(self, volume: Volume) -> None:
         """Delete a volume. What is on an NFS storage stays there: only the hosts forget the way to it."""
@@ -158,12 +160,12 @@ class DockerClaims:
         elif not everywhere and (away := self._hosts.away([storage.node] if storage else ())):
             raise Unavailable(f"Volume {volume.name} cannot be checked: {away[0]}.")
         for link in links:
-            if link.looked.is_set():
+            if link.answers:
                 await self._delete(link, volume)
         self._homes.pop(volume.id, None)
 
     async def _delete(self, link: HostLink, volume: Volume) -> None:
-        mine = {"label": [names.ours_filter(self._made.installation), f"{names.VOLUME}={volume.id}"]}
+        mine = {"label": [names.ours_filter(self._made.installation), f"{Label.VOLUME}={volume.id}"]}
         try:
             for each in await link.api.volumes(mine):
                 await link.api.remove_volume(str(each["Name"]))
@@ -233,17 +235,14 @@ class DockerClaims:
         await link.helpers.run([*find, "-exec", "rm", "-rf", "--", "{}", "+"], volumes=paths, read_only=False)
 
     async def users(self, volume: Volume) -> list[str]:
-        links = [link for link in self._hosts.links() if link.looked.is_set()]
-        found = await asyncio.gather(*(self._users(link, volume) for link in links))
-        return sorted(user for users in found for user in users)
-
-    async def _users(self, link: HostLink, volume: Volume) -> list[str]:
         """Name the containers that use a volume and are none of ours."""
-        return [
+        found = [
             f"{_named(each)} on {link.host.name}"
+            for link in self._hosts.answering()
             for each in await self._mounting(link, volume)
-            if (each.get("Labels") or {}).get(names.INSTALLATION) != self._made.installation
+            if (each.get("Labels") or {}).get(Label.INSTALLATION) != self._made.installation
         ]
+        return sorted(found)
 
     async def _mounting(self, link: HostLink, volume: Volume) -> list[Fields]:
         """List the containers that have a volume: those that have ended have it, too, until they are removed."""
@@ -252,7 +251,7 @@ class DockerClaims:
     # -- for a run ---------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def mounts(self, link: HostLink, launch: Launch) -> AsyncIterator[dict[str, MountSource]]:
+    async def mounts(self, link: HostLink, launch: Launch) -> AsyncIterator[dict[str, VolumeDirectory]]:
         """Make the volumes of a launch ready on this host and say where each mount path comes from. What is on NFS
         storages is mounted as long as the block lasts, so that containers that start meanwhile get just what was
         looked at."""
@@ -267,11 +266,11 @@ class DockerClaims:
                 await held.enter_async_context(self._held(link, self._storages[name], directories))
             yield found
 
-    async def _source(self, link: HostLink, mount: BoundMount, account: Account) -> MountSource:
+    async def _source(self, link: HostLink, mount: BoundMount, account: Account) -> VolumeDirectory:
         volume, below = mount.volume, mount.sub_path
         if nfs := self._nfs_of(volume):
             make = not (mount.read_only or volume.readonly)
-            return MountSource(await self._nfs(link, volume, nfs, below, make=make))
+            return VolumeDirectory(await self._nfs(link, volume, nfs, below, make=make))
         storage, home = self.storage_of(volume), await self.home_of(volume)
         if home is None and not volume.made and storage and storage.node == link.host.name:
             await self.create(volume, account)
@@ -284,7 +283,7 @@ class DockerClaims:
             )
         name = self.name_of(volume)
         if below is None:
-            return MountSource(name)
+            return VolumeDirectory(name)
         parts = parts_of(below, volume.group)
         if link.api.version < WITH_SUBPATHS:
             raise PenstockError(
@@ -292,7 +291,7 @@ class DockerClaims:
                 hint="mount all of it, or keep the data on an NFS storage",
             )
         await self._walk(link, name, parts, make=not mount.read_only)
-        return MountSource(name, below)
+        return VolumeDirectory(name, below)
 
     # -- NFS -----------------------------------------------------------------------------------------------------------
 
@@ -306,10 +305,8 @@ class DockerClaims:
         async with self._export(link, storage, read_only=not make) as root:
             with _storage_errors(link, storage):
                 await self._walk(link, root, inside.split("/"), make=make)
-        made = await link.api.create_volume(
-            {"Name": name, "Labels": self._labels(volume)} | nfs_options(storage, inside, read_only=volume.readonly)
-        )
-        self._refuse_foreign(made, volume, link)
+        options = nfs_options(storage, inside, read_only=volume.readonly)
+        await self._make(link, volume, {"Name": name, "Labels": self._labels(volume)} | options)
         return name
 
     @asynccontextmanager
@@ -330,7 +327,7 @@ class DockerClaims:
     async def _export(self, link: HostLink, storage: Storage, *, read_only: bool) -> AsyncIterator[str]:
         """Make a Docker volume of all of a storage, as long as the block lasts."""
         root = f"{self._made.installation}-storage-{storage.name}-{secrets.token_hex(4)}"
-        labels = {names.INSTALLATION: self._made.installation, names.NAME: storage.name}
+        labels = {Label.INSTALLATION: self._made.installation, Label.NAME: storage.name}
         await link.api.create_volume({"Name": root, "Labels": labels} | nfs_options(storage, "", read_only=read_only))
         try:
             yield root
@@ -369,7 +366,6 @@ def _named(container: Fields) -> str:
 def _in_use(volume: Volume, host: str, containers: Sequence[Fields]) -> InUse:
     """Say what uses a volume; containers that have ended do as well, since they have their logs."""
     named = f" by {', '.join(map(_named, containers[:10]))}" if containers else ""
-    ids = dict.fromkeys(id_ for each in containers if (id_ := (each.get("Labels") or {}).get(names.WORKLOAD)))
-    ends = "; ".join(f"penstock delete wk {id_}" for id_ in list(ids)[:3])
-    hint = f"first {ends}" if ids else "delete what used it, then try again"
+    ids = [id_ for each in containers if (id_ := (each.get("Labels") or {}).get(Label.WORKLOAD))]
+    hint = f"first penstock delete wk {ids[0]}" if ids else "delete what used it, then try again"
     return InUse(f"Volume {volume.name} is in use on {host}{named}.", hint=hint)

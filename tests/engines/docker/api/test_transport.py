@@ -9,6 +9,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ async def cut() -> None:
 @asynccontextmanager
 async def reached(hosts: Hosts) -> AsyncIterator[DockerApi]:
     address = read_address(hosts.hosts[0].ssh)
-    api = DockerApi("host-1", address, ssh=["ssh", "-F", str(hosts.keys.config)])
+    api = DockerApi("host-1", partial(dial, address, None, ["ssh", "-F", str(hosts.keys.config)]))
     try:
         yield api
     finally:
@@ -72,7 +73,7 @@ async def test_a_call_that_nobody_answers_in_time_is_not_asked_again(
         asked.append(target)
         return await ask(exchange, method, target, *more)
 
-    api = DockerApi("host-1", read_address(machine.unix))
+    api = DockerApi("host-1", partial(dial, read_address(machine.unix), None, []))
     await asyncio.gather(*(api.info() for _ in range(3)))
     monkeypatch.setattr(HttpConnection, "ask", counted)
     machine.pause()

@@ -9,7 +9,9 @@ import pytest
 
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Launch, Report
+from penstock.engines.docker.api.client import DockerApi
 from penstock.engines.docker.engine import DockerEngine
+from penstock.engines.docker.events import EventMemory, read_memory
 from penstock.engines.docker.runs import start, steps
 from penstock.settings import Settings
 from tests.engines.docker.delayed_start import Arrives, DelayedStart
@@ -65,7 +67,11 @@ async def test_a_program_whose_start_got_no_answer_runs_once(
 async def test_where_docker_forgot_whether_it_ran_it_is_in_doubt_and_not_started_again(
     hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "PATIENCE", 0.0)  # as if it had been restarted since
+    async def of_what_is_there(api: DockerApi) -> EventMemory:
+        memory = await read_memory(api)
+        return EventMemory(memory.full, {each: past for each, past in memory.past.items() if await api.container(each)})
+
+    monkeypatch.setattr(steps, "read_memory", of_what_is_there)  # as if it had been restarted after the removal
     report, times = await started_late(hosts, tmp_path, Arrives.before_the_removal, SHORT)
     assert times == "ran\n"
     [unit] = report.units

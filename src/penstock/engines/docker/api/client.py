@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 from penstock.engines.docker.api import errors
 from penstock.engines.docker.api.errors import DockerNotConnected, DockerNotFound, DockerUnreachable
 from penstock.engines.docker.api.http import ConnectionBroken, HttpBody, HttpConnection, ProgramStream
-from penstock.engines.docker.api.transport import DockerAddress, dial
+from penstock.engines.docker.api.transport import InvalidAddress, Transport
 
 NEWEST = (1, 51)
 """The newest version of the API that we know; a Docker that is newer is spoken to in this one."""
@@ -33,11 +33,9 @@ _LOST = (OSError, ConnectionBroken, ssl.SSLError, EOFError)
 
 
 class DockerApi:
-    def __init__(
-        self, host: str, address: DockerAddress, tls: ssl.SSLContext | None = None, ssh: Sequence[str] = ("ssh",)
-    ) -> None:
+    def __init__(self, host: str, dial: Callable[[], Awaitable[Transport]], *, tls: bool = False) -> None:
         self.host = host
-        self._address, self._tls, self._ssh = address, tls, ssh
+        self._dial, self._tls = dial, tls
         self._idle: list[HttpConnection] = []
         self._closed = False
         self.version = FIRST
@@ -246,10 +244,11 @@ class DockerApi:
     async def _fresh(self) -> HttpConnection:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                return HttpConnection(await dial(self._address, self._tls, self._ssh))
+                return HttpConnection(await self._dial())
+        except InvalidAddress as error:
+            raise DockerNotConnected(str(error), host=self.host) from error
         except (*_LOST, TimeoutError) as error:
-            lost = self._lost(error)
-            raise DockerNotConnected(lost.message, host=lost.host) from error
+            raise DockerNotConnected(self._lost(error).message, host=self.host) from error
 
     async def _get(self, path: str, given: Mapping[str, str] | None = None, *, seconds: float = CALL_SECONDS) -> Fields:
         found: Fields = await self._call("GET", path, given, seconds=seconds)

@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.engines.base import Run
 from penstock.engines.docker import names
+from penstock.engines.docker.names import Label
 from penstock.engines.shared.minder import Note, read_note
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)\Z")
@@ -58,7 +59,7 @@ class ContainerRecord:
     @property
     def prepared(self) -> bool:
         """Is it there and, as far as Docker knows, was never started?"""
-        return self.status == "created" and not self.began and not self.error
+        return self.status == "created" and not (self.began or self.gone or self.error)
 
     @property
     def taken_away(self) -> bool:
@@ -85,24 +86,29 @@ class ContainerRecord:
 
     @property
     def has_bash(self) -> bool:
-        return bool(self.labels.get(names.HAS_BASH))
+        return bool(self.labels.get(Label.HAS_BASH))
 
     @property
     def gpus(self) -> list[str]:
         """The uuids of the GPUs that are its own."""
-        return [uuid for uuid in self.labels.get(names.GPUS, "").split(",") if uuid]
+        return [uuid for uuid in self.labels.get(Label.GPUS, "").split(",") if uuid]
 
     @property
     def is_array(self) -> bool:
-        return bool(self.labels.get(names.ARRAY))
+        return bool(self.labels.get(Label.ARRAY))
+
+    @property
+    def place(self) -> int:
+        """Which of the places of an array an index has; of several nodes the rank."""
+        return names.number(self.labels, Label.PLACE)
 
     @property
     def grace(self) -> int:
-        return names.number(self.labels, names.GRACE, 10)
+        return names.number(self.labels, Label.GRACE, 10)
 
     @property
     def max_duration(self) -> int:
-        return names.number(self.labels, names.MAX_DURATION)
+        return names.number(self.labels, Label.MAX_DURATION)
 
 
 def read_container(found: dict[str, Any], host: str) -> ContainerRecord | None:
@@ -121,7 +127,7 @@ def read_container(found: dict[str, Any], host: str) -> ContainerRecord | None:
         name=str(found.get("Name", "")).lstrip("/"),
         host=host,
         run=run,
-        part=names.number(labels, names.PART),
+        part=names.number(labels, Label.PART),
         labels=labels,
         status=status,
         exit_code=int(state.get("ExitCode") or 0),

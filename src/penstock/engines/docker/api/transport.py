@@ -14,7 +14,6 @@ import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from penstock.domain.names import shorten
@@ -28,7 +27,7 @@ EXAMPLES = "for example unix:///run/docker.sock, ssh://user@host or tcp://host:2
 
 
 class InvalidAddress(ValueError):
-    """str() says why not."""
+    """There is no way to such an address; str() says why not."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def read_address(text: str) -> DockerAddress:
         parts = urlsplit(text)
         name, port = parts.hostname or "", parts.port
     except ValueError:
-        raise InvalidAddress(f"'{shown}' is not an address") from None
+        raise InvalidAddress(f"'{shown}' is not an address, {EXAMPLES}") from None
     if parts.scheme == "unix" and not parts.netloc and parts.path.startswith("/") and text.isprintable():
         return DockerAddress("unix", path=parts.path)
     plain = _NAME.match(name) and parts.path in ("", "/") and not parts.query and not parts.fragment
@@ -61,45 +60,7 @@ def read_address(text: str) -> DockerAddress:
         return DockerAddress("ssh", name=name, port=port, user=parts.username or "")
     if parts.scheme == "tcp" and plain and "@" not in parts.netloc:
         return DockerAddress("tcp", name=name, port=port)
-    raise InvalidAddress(f"'{shown}' is not the address of a Docker engine")
-
-
-class Transport(Protocol):
-    async def read(self) -> bytes:
-        """Return the next bytes, none at the end."""
-        ...
-
-    async def write(self, data: bytes) -> None:
-        """Raise OSError where the connection has ended."""
-        ...
-
-    async def end_input(self) -> None:
-        """Say that nothing more comes from us; where the connection has ended, nothing is left to do."""
-        ...
-
-    async def close(self) -> None: ...
-    async def trouble(self) -> str:
-        """Return what whoever carries the bytes said about their end."""
-        ...
-
-
-async def dial(address: DockerAddress, tls: ssl.SSLContext | None, ssh: Sequence[str]) -> Transport:
-    """Connect to an address. `ssh` is the program with the options an admin gave."""
-    if address.scheme == "unix":
-        return _PlainTransport(*await asyncio.open_unix_connection(address.path))
-    if address.scheme == "ssh":
-        return await _over_ssh(address, ssh)
-    port = address.port or (TLS_PORT if tls else PLAIN_PORT)
-    plain = _PlainTransport(*await asyncio.open_connection(address.name, port))
-    if tls is None:
-        return plain
-    secret = _TlsTransport(plain, tls, address.name)
-    try:
-        await secret.greet()
-    except BaseException:
-        await plain.close()
-        raise
-    return secret
+    raise InvalidAddress(f"'{shown}' is not the address of a Docker engine, {EXAMPLES}")
 
 
 @contextmanager
@@ -112,19 +73,24 @@ def _telling() -> Iterator[None]:
         raise ConnectionResetError("the connection was closed") from error
 
 
-class _PlainTransport:
+class Transport:
+    """Carries the bytes over a connection of asyncio, as it is; others build on it."""
+
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     async def read(self) -> bytes:
+        """Return the next bytes, none at the end."""
         return await self._reader.read(PIECE)
 
     async def write(self, data: bytes) -> None:
+        """Raise OSError where the connection has ended."""
         with _telling():
             self._writer.write(data)
             await self._writer.drain()
 
     async def end_input(self) -> None:
+        """Say that nothing more comes from us; where the connection has ended, nothing is left to do."""
         with suppress(OSError), _telling():
             self._writer.write_eof()
 
@@ -134,12 +100,34 @@ class _PlainTransport:
             await self._writer.wait_closed()
 
     async def trouble(self) -> str:
+        """Return what whoever carries the bytes said about their end."""
         return ""
 
 
-class _TlsTransport:
-    def __init__(self, plain: _PlainTransport, context: ssl.SSLContext, name: str) -> None:
-        self._plain = plain
+async def dial(address: DockerAddress, tls: ssl.SSLContext | None, ssh: Sequence[str]) -> Transport:
+    """Connect to an address. `ssh` is the program with the options an admin gave."""
+    if address.scheme == "unix":
+        return Transport(*await asyncio.open_unix_connection(address.path))
+    if address.scheme == "ssh":
+        return await _over_ssh(address, ssh)
+    port = address.port or (TLS_PORT if tls else PLAIN_PORT)
+    reader, writer = await asyncio.open_connection(address.name, port)
+    if tls is None:
+        return Transport(reader, writer)
+    secret = _TlsTransport(reader, writer, tls, address.name)
+    try:
+        await secret.greet()
+    except BaseException:
+        await secret.close()
+        raise
+    return secret
+
+
+class _TlsTransport(Transport):
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, context: ssl.SSLContext, name: str
+    ) -> None:
+        super().__init__(reader, writer)
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._in, self._out, server_hostname=name)
 
@@ -172,22 +160,16 @@ class _TlsTransport:
             self._tls.unwrap()
         await self._flush()
 
-    async def close(self) -> None:
-        await self._plain.close()
-
-    async def trouble(self) -> str:
-        return ""
-
     async def _more(self) -> None:
         await self._flush()
-        if data := await self._plain.read():
+        if data := await super().read():
             self._in.write(data)
         else:
             self._in.write_eof()
 
     async def _flush(self) -> None:
         if data := self._out.read():
-            await self._plain.write(data)
+            await super().write(data)
 
 
 async def _over_ssh(address: DockerAddress, ssh: Sequence[str]) -> Transport:
@@ -203,28 +185,16 @@ async def _over_ssh(address: DockerAddress, ssh: Sequence[str]) -> Transport:
     )
 
 
-class _SshTransport:
+class _SshTransport(Transport):
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin
         assert process.stdout
         assert process.stderr
-        self._process = process
-        self._in, self._out, self._err = process.stdin, process.stdout, process.stderr
-
-    async def read(self) -> bytes:
-        return await self._out.read(PIECE)
-
-    async def write(self, data: bytes) -> None:
-        with _telling():
-            self._in.write(data)
-            await self._in.drain()
-
-    async def end_input(self) -> None:
-        with suppress(OSError), _telling():
-            self._in.write_eof()
+        super().__init__(process.stdout, process.stdin)
+        self._process, self._err = process, process.stderr
 
     async def close(self) -> None:
-        self._in.close()
+        self._writer.close()
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 # Not `kill()`: that looks first whether it has ended, and then nobody else hears of it.

@@ -13,10 +13,10 @@ from penstock.engines.base import Launch, Report, Run, Step
 from penstock.engines.docker.api.errors import DockerError
 from penstock.engines.docker.api.objects import ContainerRecord
 from penstock.engines.docker.hosts import DockerHosts
-from penstock.engines.docker.runs.start import ActiveRun, RunStarter
+from penstock.engines.docker.runs.start import ActiveRun, RunStart
 from penstock.engines.docker.runs.steps import LaunchSteps
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.state import RunSnapshot, due_in, has_failed, report, total_of, was_stopped
+from penstock.engines.docker.state import DockerRunSnapshot, due_in, has_failed, report, total_of, was_stopped
 from penstock.engines.shared.wakeup import Changes
 from penstock.errors import Unavailable
 
@@ -28,8 +28,7 @@ OUTSIDE = "outside"
 
 class DockerRuns:
     def __init__(self, hosts: DockerHosts, steps: LaunchSteps, changes: Changes, made: ContainerSettings) -> None:
-        self._hosts, self._changes = hosts, changes
-        self._starter = RunStarter(hosts, steps, changes.tell, made)
+        self._hosts, self._steps, self._changes, self._made = hosts, steps, changes, made
         self._runs: dict[Run, ActiveRun] = {}
         self._wanted: set[Run] = set()
         """Runs that are not over by the records."""
@@ -40,11 +39,10 @@ class DockerRuns:
         for active in self._runs.values():
             for timer in active.timers.values():
                 timer.cancel()
-        await self._starter.close()
         await self._tasks.close()
 
     def all(self) -> list[Run]:
-        known = self._hosts.runs() | {run for run, active in self._runs.items() if active.launching}
+        known = self._hosts.runs() | {run for run, active in self._runs.items() if active.start}
         return sorted(known, key=lambda run: (run.workload_id, run.attempt))
 
     def left_over(self) -> list[ContainerRecord]:
@@ -60,20 +58,30 @@ class DockerRuns:
 
     async def start(self, launch: Launch) -> None:
         """Begin a start and return at once: what becomes of it is a change of the run."""
-        run = Run(launch.workload_id, launch.attempt)
+        run = launch.run
         active = self._of(run)
         active.launch = launch
         self._wanted.add(run)
-        if active.launching or active.cancelled_at or active.failed:
+        if active.start or active.cancelled_at or active.failed:
             return
         if active.grace is not None and not any(seen.began for seen in self._hosts.parts(run).values()):
             active.cancelled_at = now()
             self._changes.tell(run)
             return
-        self._starter.start(run, active, launch)
+        self._begin(active, launch)
+
+    def _begin(self, active: ActiveRun, launch: Launch) -> None:
+        """Start in the background what can start now, unless a start is under way."""
+        self._hosts.recall(launch.run)
+        if active.start or active.given_up:
+            return
+        start = RunStart(self._hosts, self._steps, self._made, self._changes.tell, active, launch)
+        if start.has_work():
+            active.start = start
+            start.task = self._tasks.start(start.work())
 
     def remind(self, launch: Launch) -> None:
-        active = self._of(Run(launch.workload_id, launch.attempt))
+        active = self._of(launch.run)
         active.launch = active.launch or launch
 
     # -- what is -----------------------------------------------------------------------------------------------------
@@ -81,10 +89,10 @@ class DockerRuns:
     def observe(self, run: Run) -> Report:
         return report(self._snapshot(run))
 
-    def _snapshot(self, run: Run) -> RunSnapshot:
+    def _snapshot(self, run: Run) -> DockerRunSnapshot:
         active = self._runs.get(run) or ActiveRun()
-        doing = active.launching
-        return RunSnapshot(
+        doing = active.start
+        return DockerRunSnapshot(
             run=run,
             containers=self._hosts.parts(run),
             hosts=self._hosts.states(),
@@ -105,8 +113,8 @@ class DockerRuns:
         HeldUp, once, where a start has to wait."""
         active, snapshot = self._of(run), self._snapshot(run)
         self._wanted.add(run)
-        if active.launching and (held := active.launching.held_up):
-            active.launching = None
+        if active.start and (held := active.start.held_up):
+            active.start = None
             active.steps.clear()
             raise held
         if seconds := due_in(snapshot):
@@ -115,7 +123,7 @@ class DockerRuns:
         if launch is None or not snapshot.containers or active.grace is not None or launch.spec.parts == 1:
             return
         if launch.spec.array is not None or not has_failed(snapshot):
-            self._starter.start(run, active, launch)
+            self._begin(active, launch)
             return
         for seen in snapshot.containers.values():
             if seen.runs and seen.id not in active.told:
@@ -147,8 +155,9 @@ class DockerRuns:
             raise Unavailable(f"{away[0]}: it is told to stop as soon as its node answers.")
         sooner = active.grace is None or grace < active.grace
         active.grace = grace if active.grace is None else min(active.grace, grace)
-        if active.launching:
-            await self._stop_launching(run, active)
+        if active.start:
+            await active.start.cancel()
+            await self._look_again(run, active)
         for seen in self._hosts.parts(run).values():
             if seen.prepared:
                 await self._hosts.link(seen.host).remove(seen)
@@ -158,11 +167,10 @@ class DockerRuns:
             self._changes.tell(run)
 
     def _more_to_come(self, active: ActiveRun, parts: Mapping[int, ContainerRecord]) -> bool:
-        return active.launching is not None or len(parts) + len(active.failed) < total_of(active.launch, parts)
+        return active.start is not None or len(parts) + len(active.failed) < total_of(active.launch, parts)
 
-    async def _stop_launching(self, run: Run, active: ActiveRun) -> None:
-        """Look again at containers whose start is cut off: it may have happened all the same."""
-        await self._starter.cancel(active)
+    async def _look_again(self, run: Run, active: ActiveRun) -> None:
+        """Look at containers whose start was cut off: it may have happened all the same."""
         for seen in self._hosts.parts(run).values():
             if not seen.over:
                 await self._hosts.link(seen.host).look(seen.id)
@@ -242,7 +250,8 @@ class DockerRuns:
 
     async def remove(self, run: Run) -> None:
         active = self._of(run)
-        await self._starter.cancel(active)
+        if active.start:
+            await active.start.cancel()
         if away := self._hosts.away(run.hosts) if run.hosts else []:
             raise Unavailable(f"{away[0]}: it is removed there as soon as it answers.")
         for link in self._hosts.links():

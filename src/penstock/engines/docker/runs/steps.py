@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import io
-import re
 import tarfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,7 +26,6 @@ from penstock.domain.paths import WORKDIR
 from penstock.domain.states import Reason, State
 from penstock.engines.base import Launch, Run
 from penstock.engines.docker import names
-from penstock.engines.docker.api.client import DockerApi
 from penstock.engines.docker.api.errors import DockerConflict, DockerError, DockerNotConnected, DockerUnreachable
 from penstock.engines.docker.api.http import HttpBody
 from penstock.engines.docker.api.objects import ContainerRecord
@@ -36,7 +34,8 @@ from penstock.engines.docker.events import ContainerPast, read_memory
 from penstock.engines.docker.gpus import has_nvidia
 from penstock.engines.docker.host import HostLink
 from penstock.engines.docker.hosts import DockerHosts
-from penstock.engines.docker.images import ImagePulls, is_name, refuse_marked, registry_name
+from penstock.engines.docker.images import is_name, pull, read_login, refuse_marked, registry_name
+from penstock.engines.docker.names import Label
 from penstock.engines.docker.nfs import is_about_mounts, mount_words
 from penstock.engines.docker.settings import ContainerSettings
 from penstock.engines.docker.spec import NOTE, ContainerPlace, container, disk_scratch, is_minded
@@ -45,7 +44,6 @@ from penstock.errors import Conflict, PenstockError
 
 PIECE = 1 << 20
 AT_ONCE = 8
-_NO_NETWORK = re.compile(r"network \S+ not found")
 Say = Callable[[State, Reason, str], None]
 T = TypeVar("T")
 
@@ -58,33 +56,16 @@ class StartFailed(DockerError):
         self.state, self.reason = state, reason
 
 
-class NetworkRemoved(DockerError):
-    """Someone removed the network of the group before the container could start; it is made again."""
-
-
-@dataclass(frozen=True)
-class PartToStart:
-    """A part of a run that is to be started, and where."""
-
-    part: int
-    number: int
-    host: str
-
-
 class LaunchSteps:
-    def __init__(
-        self,
-        hosts: DockerHosts,
-        claims: DockerClaims,
-        pulls: ImagePulls,
-        cpus: DedicatedCpus,
-        made: ContainerSettings,
-    ) -> None:
-        self._hosts, self._claims, self._pulls, self._cpus, self._made = hosts, claims, pulls, cpus, made
+    def __init__(self, hosts: DockerHosts, claims: DockerClaims, cpus: DedicatedCpus, made: ContainerSettings) -> None:
+        self._hosts, self._claims, self._cpus, self._made = hosts, claims, cpus, made
 
-    async def start(self, launch: Launch, parts: Sequence[PartToStart], say: Say, fresh: set[str]) -> None:
-        """Take all steps for these parts. `fresh` are the containers that were made and not yet asked to start."""
-        links = {part.host: self._hosts.link(part.host) for part in parts}
+    async def start(
+        self, launch: Launch, parts: Sequence[tuple[int, int]], hosts: Sequence[str], say: Say, fresh: set[str]
+    ) -> None:
+        """Take all steps for these parts, each with its place; `hosts` has the host of each place. `fresh` are the
+        containers that were made and not yet asked to start."""
+        links = {hosts[number]: self._hosts.link(hosts[number]) for _, number in parts}
         await complete_all(self._image(link, launch, say) for link in links.values())
         say(State.LAUNCHING, Reason.PLACED, f"its image is on {', '.join(links)}")
         async with AsyncExitStack() as held:  # until they have started, what they mount stays as it was looked at
@@ -95,16 +76,17 @@ class LaunchSteps:
             say(State.REQUESTED_LAUNCH, Reason.PLACED, f"its containers are made on {', '.join(links)}")
             places = [
                 ContainerPlace(
-                    host=part.host,
-                    part=part.part,
-                    number=part.number,
-                    network=networks[part.host],
-                    host_memory=int(links[part.host].info.get("MemTotal") or 1 << 30),
-                    has_nvidia=has_nvidia(links[part.host].info),
-                    volumes=volumes[part.host],
-                    up_to=max(each.part for each in parts),
+                    host=host,
+                    part=part,
+                    number=number,
+                    network=networks[host],
+                    host_memory=int(links[host].info.get("MemTotal") or 1 << 30),
+                    has_nvidia=has_nvidia(links[host].info),
+                    volumes=volumes[host],
+                    up_to=max(part for part, _ in parts),
                 )
-                for part in parts
+                for part, number in parts
+                for host in [hosts[number]]
             ]
             await self._start(launch, places, fresh)
 
@@ -138,13 +120,13 @@ class LaunchSteps:
         def said(text: str) -> None:
             say(State.REQUESTED_PULLING, Reason.PULLING_IMAGE, text)
 
-        await self._pulls.have(link.api, image, said)
+        await pull(link.api, image, read_login(self._made.registry_config, image), said)
 
     # -- the container -----------------------------------------------------------------------------------------------
 
     async def _create(self, link: HostLink, launch: Launch, place: ContainerPlace, fresh: set[str]) -> ContainerRecord:
         """Return the container that is there, or a new one: never one whose start may have been asked for."""
-        run = Run(launch.workload_id, launch.attempt)
+        run = launch.run
         name = names.container_name(self._made.installation, launch.name, run, place.part)
         while True:
             there = [seen for seen in link.of(run) if seen.part == place.part and not seen.gone]
@@ -175,11 +157,11 @@ class LaunchSteps:
         instead = tuple(each for seen in doubtful for each in (*instead_of(seen), seen.id))
         place = replace(place, shared_cpus=shared_cpus(link), instead_of=instead)
         await link.api.create(name, container(launch, self._made, place))
-        return await self._look_at(link, name, Run(launch.workload_id, launch.attempt))
+        return await self._look_at(link, name, launch.run)
 
     async def _look_at(self, link: HostLink, name: str, run: Run) -> ContainerRecord:
         seen = await link.look(name)
-        if seen is None or seen.run != run or seen.labels.get(names.INSTALLATION) != self._made.installation:
+        if seen is None or seen.run != run or seen.labels.get(Label.INSTALLATION) != self._made.installation:
             raise Conflict(
                 f"There is a container {name} on {link.host.name} that Penstock did not make.",
                 hint=f"docker rm {name}",
@@ -216,9 +198,6 @@ class LaunchSteps:
             named = [each for each in volumes if len(volumes) == 1 or self._claims.name_of(each) in error.message]
             what = f"Volume {named[0].name}" if named else "A volume"
             raise PenstockError(f"{what} cannot be mounted on {link.host.name}: {mount_words(error.message)}.")
-        if _NO_NETWORK.match(error.message) and not launch.spec.parts > 1:
-            await link.remove(seen, force=False)
-            raise NetworkRemoved(error.message, host=error.host, status=error.status) from error
         after = await link.look(seen.id)
         if after is None or not (after.error or after.began):
             raise error
@@ -259,10 +238,6 @@ async def _pieces(path: Path) -> AsyncIterator[bytes]:
             yield data
 
 
-PATIENCE = 10.0
-"""Seconds in which a Docker that remembers has told."""
-
-
 async def find_forgotten(link: HostLink, prepared: Sequence[ContainerRecord]) -> list[ContainerRecord]:
     """Return the containers of which Docker does not remember that it made them, or what they were made instead of: it
     was killed or restarted since, and what it calls created may have run."""
@@ -279,18 +254,18 @@ async def withdraw(link: HostLink, seen: ContainerRecord) -> ContainerRecord | N
         await link.remove(seen, force=False)
     except DockerConflict:
         return await link.look(seen.id)
-    past = await _remembered(link.api, [*instead_of(seen), seen.id])
-    for each in past.values():
-        if each.started_at:
-            return _as_it_was(link, seen, each)
-    if not all(each.made for each in past.values()):
+    memory, ids = await read_memory(link.api), [*instead_of(seen), seen.id]
+    for past in [memory.past[each] for each in ids if each in memory.past]:
+        if past.started_at:
+            return _as_it_was(link, seen, past)
+    if not all(map(memory.made, ids)):
         raise start_in_doubt(link.api.host)
     return None
 
 
 def instead_of(seen: ContainerRecord) -> list[str]:
     """Return the ids of the containers that were taken back before this one was made."""
-    return [each for each in seen.labels.get(names.INSTEAD_OF, "").split(",") if each]
+    return [each for each in seen.labels.get(Label.INSTEAD_OF, "").split(",") if each]
 
 
 def _as_it_was(link: HostLink, seen: ContainerRecord, past: ContainerPast) -> ContainerRecord:
@@ -300,21 +275,6 @@ def _as_it_was(link: HostLink, seen: ContainerRecord, past: ContainerPast) -> Co
     found = replace(found, exit_code=past.exit_code, witness=link.docker)
     link.keep(found)
     return found
-
-
-async def _remembered(api: DockerApi, ids: Sequence[str]) -> dict[str, ContainerPast]:
-    """Return what Docker remembers of containers that were removed, once it has told of the removal of each."""
-    found = {each: ContainerPast() for each in ids}
-    filters = {"type": ["container"], "event": ["create", "start", "die", "destroy"], "container": ids}
-    try:
-        async with asyncio.timeout(PATIENCE), api.events(filters, since="0") as events:
-            async for event in events:
-                found[event["Actor"]["ID"]].add(event)
-                if all(each.removed for each in found.values()):
-                    return found
-    except TimeoutError:
-        raise start_in_doubt(api.host) from None
-    raise DockerUnreachable(f"Docker on {api.host} has closed the connection", host=api.host)
 
 
 def start_in_doubt(host: str) -> StartFailed:
