@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections import Counter
@@ -58,6 +59,10 @@ def pytest_configure(config: pytest.Config) -> None:
             "PENSTOCK_KILLS",
         ):
             del os.environ[variable]
+    # Under nohup, or in the background of a script, these are ignored, and by all that the tests start as well.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
     # A busy machine is not a defect of what is tested.
     hypothesis_settings.register_profile("penstock", deadline=None)
     hypothesis_settings.load_profile("penstock")
