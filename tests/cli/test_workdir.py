@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.ui.workdir import pack, walk
+from penstock.cli.ui.workdir import ArchivePipe, ProgressBar, pack, walk
 from penstock.errors import BadRequest, TooLarge
 
 
@@ -23,7 +23,8 @@ def tree(top: Path, files: dict[str, str]) -> Path:
 
 def packed(directory: Path, limit: int | None = None) -> bytes:
     sent: list[bytes] = []
-    pack(directory, list(walk(directory)), limit, sent.append)
+    entries = list(walk(directory))
+    pack(entries, ArchivePipe(sent.append, directory, entries, limit), ProgressBar(directory, entries))
     return b"".join(sent)
 
 
@@ -111,7 +112,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     entries = list(walk(tree(tmp_path, {"a.py": ""})))
     (tmp_path / "a.py").unlink()
     with pytest.raises(BadRequest, match=r"a\.py cannot be sent: No such file or directory\."):
-        pack(tmp_path, entries, None, lambda _: None)
+        pack(entries, ArchivePipe(lambda _: None, tmp_path, entries, None), ProgressBar(tmp_path, entries))
 
 
 @pytest.mark.parametrize("name", ["a.py", "pkg/b.py"])
@@ -130,7 +131,7 @@ def test_a_file_that_was_exchanged_with_a_link_is_not_sent(tmp_path, name):
         said = r"b\.py cannot be sent: it was exchanged while it was read\."
     sent: list[bytes] = []
     with pytest.raises(BadRequest, match=said):
-        pack(code, entries, None, sent.append)
+        pack(entries, ArchivePipe(sent.append, code, entries, None), ProgressBar(code, entries))
     assert b"the key" not in b"".join(sent)
 
 

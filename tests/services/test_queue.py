@@ -20,7 +20,7 @@ async def a_lab(place: Path) -> Parts:
     """With a group that may run nothing."""
     settings = Settings(data_dir=place / "data", sandbox="none" if os.geteuid() else "bubblewrap")
     settings.data_dir.mkdir(mode=0o711)
-    parts = Parts.wire(settings, await Database.open(f"sqlite:///{place}/penstock.db"), LocalEngine(settings), None)
+    parts = Parts(settings, await Database.open(f"sqlite:///{place}/penstock.db"), LocalEngine(settings), None)
     await parts.open()
     await parts.people.begin(ADMIN, "root")
     admin = parts.people.known(ADMIN)

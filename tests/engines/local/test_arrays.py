@@ -19,6 +19,7 @@ from penstock.domain.states import Reason, State
 from penstock.engines.base import Presence, Run
 from penstock.engines.local.engine import LocalEngine
 from penstock.engines.local.state.snapshot import RunReader
+from penstock.engines.local.supervisor import array as array_module
 from penstock.engines.local.supervisor.array import TRIES, IndexQueue
 from penstock.settings import Settings
 from tests.engines.contract.nodes import opened, processes_with
@@ -203,7 +204,8 @@ def test_what_an_earlier_version_wrote_is_understood(place: Path) -> None:
     assert [(unit.index, unit.rank) for unit in RunReader(place, 1).read().units] == [(0, 0), (0, 1)]
 
 
-def test_that_the_disk_is_full_is_no_failed_try_to_start_an_index(place: Path) -> None:
+def test_that_the_disk_is_full_is_no_failed_try_to_start_an_index(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(array_module, "PAUSE", 0.01)
     node = {"folder": str(place / "rank-0"), "cgroups": [], "kept": False}
     array = IndexQueue({"ranks": [node], "array": [0, 1]}, -1)
     full, other = OSError(errno.ENOSPC, "full"), OSError(errno.EAGAIN, "no process")

@@ -26,6 +26,7 @@ from penstock.engines.shared.images import describe_pull_failure
 from tests.engines.kubernetes.denying import denying_webhook
 from tests.engines.kubernetes.observed import Observed, observed
 from tests.engines.launches import a_launch
+from tests.rig import images, system
 from tests.rig.cluster import Rig
 
 
@@ -301,29 +302,22 @@ async def test_a_missing_secret_ends_it(seen: Observed, way: str) -> None:
     assert message == "The Secret my-token is missing in the cluster."
 
 
-async def test_an_index_that_cannot_start_leaves_the_others_alone(seen: Observed) -> None:
+async def test_an_index_that_cannot_start_leaves_the_others_alone(seen: Observed, tmp_path: Path) -> None:
     """Its node has not got the image, and may not pull it."""
-    seen.rig.name_test_image("docker.io/library/only-here:1")
+    base = system.standard()[system.TEST]
+    image = images.write(tmp_path / "image", [], {"Labels": {"only": "here"}}, base)  # no further name of another one
+    seen.rig.load_image(image, "docker.io/library/only-here:1")
     here = asks(image="only-here:1")
-    for _ in range(5):  # containerd may lose a further name of an image it has, and then it is pulled once more
-        found = await _one_with_and_one_without(seen, here)
-        if found[1][0] is State.EXITED:
-            break
-    said = "The image only-here:1 is not on the node, and may not be pulled."
-    assert found[0] == (State.CRASHED, Reason.PULL_FAILED, said)
-    assert found[1][0] is State.EXITED, found
-
-
-async def _one_with_and_one_without(seen: Observed, image: Resources) -> list[tuple[State, str, str | None]]:
-    """Two indexes on two nodes that may not pull, of which the first has pulled the image."""
     on_first = in_pod(nodeSelector={"kubernetes.io/hostname": "node-1"})
-    for change in (on_first, never_pulled(on_first)) * 5:
-        report = await seen.ended(await seen.start(a_launch("true", resources=image), change=change))
-        if change is not on_first and report.units[0].state is State.EXITED:
-            break
-    launch = a_launch("sleep 1", array=Array(count=2), resources=image)
+    pulled = await seen.ended(await seen.start(a_launch("true", resources=here), change=on_first))
+    assert pulled.units[0].state is State.EXITED
+    launch = a_launch("sleep 1", array=Array(count=2), resources=here)
     report = await seen.ended(await seen.start(launch, change=never_pulled_and_apart(launch.workload_id)))
-    return sorted((unit.state, str(unit.reason), unit.message) for unit in report.units)
+    said = "The image only-here:1 is not on the node, and may not be pulled."
+    assert sorted((unit.state, unit.reason, unit.message) for unit in report.units) == [
+        (State.CRASHED, Reason.PULL_FAILED, said),
+        (State.EXITED, Reason.FINISHED, None),
+    ]
 
 
 async def test_a_queue_is_named_while_it_holds_it_back(seen: Observed) -> None:
