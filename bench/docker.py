@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from bench import server
 from bench.table import Line, show
-from penstock.engines.docker import names
+from penstock.engines.docker.names import Label
 from tests.hosts import programs
 from tests.hosts.host import Host
 from tests.hosts.lot import BUSYBOX, Hosts
@@ -97,7 +97,7 @@ def _task(name: str) -> str:
 def _started(host: Host, name: str) -> Iterator[None]:
     """Ends when the engine itself tells that it has started: to ask for it again and again would take from the time of
     the engine on a small machine."""
-    wanted = json.dumps({"type": ["container"], "event": ["start"], "label": [f"{names.NAME}={name}"]})
+    wanted = json.dumps({"type": ["container"], "event": ["start"], "label": [f"{Label.NAME}={name}"]})
     engine = HTTPConnection("localhost")
     engine.sock = socket(AF_UNIX)
     engine.sock.connect(str(host.socket))
