@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from penstock.domain.workloads import Port, Resources, Scratch
+from penstock.engines.docker.api.client import DockerApi
+from penstock.engines.docker.api.transport import dial, read_address
 from penstock.engines.docker.engine import DockerEngine
 from penstock.engines.docker.names import network_name
 from penstock.engines.docker.settings import read_settings
@@ -153,3 +156,17 @@ async def test_the_images_own_command_runs_where_none_is_named(engine: DockerEng
     launch = a_launch(None, resources=Resources(image="busybox:1"))  # type: ignore[arg-type]
     report, _ = await outcome(engine, launch)
     assert report.units[0].exit_code == 0
+
+
+async def test_a_second_network_of_the_same_name_is_in_nobodys_way(engine: DockerEngine, hosts: Hosts) -> None:
+    """As a server leaves one that was killed while it asked for it. Docker would start nothing on either."""
+    await outcome(engine, a_launch("true", group="ada"))
+    host = hosts.hosts[0]
+    [labels] = host.docker("network", "inspect", "-f", "{{json .Labels}}", "penstock-ada").splitlines()
+    api = DockerApi(host.name, partial(dial, read_address(host.unix), None, []))
+    await api.create_network({"Name": "penstock-ada", "Labels": json.loads(labels)})
+    await api.close()
+    assert len(host.docker("network", "ls", "-q", "--filter", "name=penstock-ada").split()) == 2
+    _, log = await outcome(engine, a_launch("echo runs", group="ada"))
+    assert log == "runs\n"
+    assert len(host.docker("network", "ls", "-q", "--filter", "name=penstock-ada").split()) == 1

@@ -94,6 +94,15 @@ def test_it_says_that_all_is_well(rig: Rig, server: dict[str, str]) -> None:
     assert "all that is needed is allowed" in said
 
 
+def test_it_sees_what_the_nodes_do(rig: Rig, server: dict[str, str]) -> None:
+    """From inside the cluster, with what a pod has: its own token, and the authority it finds beside that."""
+    nodes = json.loads(inside(rig, server, "penstock", "top", "node", "-o", "json"))
+    assert {node["name"] for node in nodes} >= set(rig.node_names)
+    for node in nodes:
+        assert node["message"] is None
+        assert None not in (node["cpu_percent"], node["memory_used_bytes"], node["received_per_second"])
+
+
 def test_it_comes_back_with_what_it_knew(rig: Rig, server: dict[str, str]) -> None:
     inside(rig, server, "penstock", "run", "--name", "before", "echo kept")
     rig.kubectl("delete", "pod", "penstock-0", "-n", server["penstock"])

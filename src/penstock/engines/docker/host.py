@@ -336,20 +336,30 @@ class GroupNetworks:
     async def of(self, group: str) -> str:
         """Return the id of a group's network. It stays until the node is deleted: see docs/decisions/docker.md."""
         async with self._locks[group]:
-            label = [names.ours_filter(self._installation), f"{Label.GROUP}={group}"]
-            found = await self._api.networks({"label": label})
-            return str(found[0]["Id"]) if found else await self._make(group)
+            return await self._oldest(group) or await self._make(group)
+
+    async def _oldest(self, group: str) -> str | None:
+        """Return the oldest network of this name. What a killed server asked for may have come later: while there are
+        two of a name Docker starts nothing on either, so those that nobody uses are removed."""
+        label = [names.ours_filter(self._installation), f"{Label.GROUP}={group}"]
+        found = await self._api.networks({"label": label})
+        found = sorted(found, key=lambda each: str(each.get("Created")))
+        for other in found[1:]:
+            with suppress(DockerError):
+                await self._api.remove_network(str(other["Id"]))
+        return str(found[0]["Id"]) if found else None
 
     async def _make(self, group: str) -> str:
         labels = {Label.INSTALLATION: self._installation, Label.GROUP: group}
         name = names.network_name(self._installation, group)
         body = {"Name": name, "Driver": "bridge", "CheckDuplicate": True, "Internal": self._closed, "Labels": labels}
         try:
-            return await self._api.create_network(body)
+            made = await self._api.create_network(body)
         except DockerUnreachable:
             raise
         except DockerError as error:  # it has no address left, which is no fault of ours
             raise DockerError(error.message, host=error.host, status=SERVER_ERROR) from error
+        return await self._oldest(group) or made
 
     async def remove_all(self) -> None:
         """Remove all networks of ours; one that something still uses, Docker keeps."""
