@@ -170,6 +170,14 @@ def test_several_ports_at_once_on_this_machine_alone(penstock, echo):
         assert not {f"00000000:{port:04X}" for port in forward.ports} & set(here)
 
 
+def test_ctrl_c_ends_it_well_from_the_first_line_on(penstock, echo):
+    """It says so in each line, also while there are more to come."""
+    process = penstock.started("port-forward", "echo", *[f"0:{echo}"] * 300)
+    assert process.stderr.readline().endswith("Ctrl-C ends it.\n")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(SECONDS) == 0
+
+
 def test_where_nothing_listens_each_connection_ends_and_why_is_said(penstock, echo):
     with socket.create_server(("127.0.0.1", 0)) as other:
         closed = other.getsockname()[1]

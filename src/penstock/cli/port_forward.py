@@ -67,11 +67,11 @@ def port_forward(ref: str, ports: tuple[tuple[int, int], ...], part: int | None,
         raise Conflict(f"{found['name']} ({found['id']}) is not running: {found['status']}.")
     client.stay()  # a server that somebody stopped is not started again by a browser's next click
     listening = [_listen(here, there) for here, there in ports]
-    for each, (_, there) in zip(listening, ports, strict=True):
-        query: Query = {"port": there, "part": part, "group": group}
-        threading.Thread(target=_serve, args=(each, client, found["id"], query), daemon=True).start()
-        note(f"{HOST}:{each.getsockname()[1]} is port {there} of {found['name']} ({found['id']}); Ctrl-C ends it.")
     try:
+        for each, (_, there) in zip(listening, ports, strict=True):
+            query: Query = {"port": there, "part": part, "group": group}
+            threading.Thread(target=_serve, args=(each, client, found["id"], query), daemon=True).start()
+            note(f"{HOST}:{each.getsockname()[1]} is port {there} of {found['name']} ({found['id']}); Ctrl-C ends it.")
         threading.Event().wait()
     except KeyboardInterrupt:
         note("")
