@@ -24,7 +24,7 @@ from penstock.engines.kubernetes.waiting.capacity import Autoscaler
 from penstock.engines.kubernetes.waiting.reasons import PendingReasons, why_not_bound
 from penstock.engines.shared.images import describe_pull_failure
 from tests.engines.kubernetes.denying import denying_webhook
-from tests.engines.kubernetes.observed import Observed, observed
+from tests.engines.kubernetes.observed import IMAGE, Observed, observed
 from tests.engines.launches import a_launch
 from tests.rig import images, system
 from tests.rig.cluster import Rig
@@ -188,8 +188,8 @@ async def test_a_claim_that_cannot_be_made_for_the_pods_node_is_the_reason(seen:
     """Its class makes it for the node that was chosen, and until then the scheduler says nothing of the pod."""
     await claim(seen, "many", storageClassName="standard", accessModes=["ReadWriteMany"])
     run = await seen.start(a_launch("true"), change=with_claim("many"))
-    said = await waiting(seen, run, Reason.VOLUME_NOT_READY, "NodePath")
-    assert said.startswith("the volume many is not ready: NodePath only supports ReadWriteOnce"), said
+    said = await waiting(seen, run, Reason.VOLUME_NOT_READY, "for one node")
+    assert said.startswith("the volume many is not ready: standard is for one node: only ReadWriteOnce"), said
 
 
 @pytest.mark.parametrize("binds", ["Immediate", "WaitForFirstConsumer"])
@@ -303,7 +303,7 @@ async def test_a_missing_secret_ends_it(seen: Observed, way: str) -> None:
 
 
 async def test_an_index_that_cannot_start_leaves_the_others_alone(seen: Observed, tmp_path: Path) -> None:
-    """Its node has not got the image, and may not pull it."""
+    """Its node has not got the image, and may not pull it. The other one is still being started when that is seen."""
     base = system.standard()[system.TEST]
     image = images.write(tmp_path / "image", [], {"Labels": {"only": "here"}}, base)  # no further name of another one
     seen.rig.load_image(image, "docker.io/library/only-here:1")
@@ -373,8 +373,13 @@ def in_pod(**fields: Any) -> Any:
 
 def never_pulled_and_apart(workload_id: str) -> Any:
     same = {"labelSelector": {"matchLabels": {names.TASK_ID: workload_id}}, "topologyKey": "kubernetes.io/hostname"}
+    node = {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    slow = ["sh", "-c", '[ "$NODE" != node-1 ] || sleep 4']
     return never_pulled(
-        in_pod(affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [same]}})
+        in_pod(
+            affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [same]}},
+            initContainers=[{"name": "slow-on-the-first", "image": IMAGE, "command": slow, "env": [node]}],
+        )
     )
 
 

@@ -11,14 +11,14 @@ import logging
 from contextlib import suppress
 
 from penstock.domain.states import Reason, State
-from penstock.engines.base import Run
 from penstock.engines.kubernetes import names
 from penstock.engines.kubernetes.api.client import KubernetesApi
 from penstock.engines.kubernetes.api.cluster import Cluster
 from penstock.engines.kubernetes.api.errors import KubernetesConflict
-from penstock.engines.kubernetes.api.objects import OVER, Job, Pod
+from penstock.engines.kubernetes.api.objects import Job, Pod
 from penstock.engines.kubernetes.spec import Fields
 from penstock.engines.kubernetes.state.jobs import is_array, is_given_up
+from penstock.engines.kubernetes.state.pods import PodRecord
 from penstock.engines.kubernetes.state.report import Snapshot, Wait
 from penstock.engines.kubernetes.waiting.kueue import suspend_patch
 
@@ -31,7 +31,7 @@ async def give_up_hopeless(api: KubernetesApi, cluster: Cluster, snapshot: Snaps
         if wait.ends_at is None:
             continue
         if wait.ends_at <= snapshot.now:
-            await _give_up(api, cluster, snapshot.run, part, wait)
+            await _give_up(api, snapshot, part, wait)
         else:
             cluster.changed_at(snapshot.run, wait.ends_at)
 
@@ -45,14 +45,14 @@ def _waits_of_pods(snapshot: Snapshot) -> dict[int, Wait]:
     return {part: snapshot.waits[part] for part in waiting if part in snapshot.waits}
 
 
-async def _give_up(api: KubernetesApi, cluster: Cluster, run: Run, part: int, wait: Wait) -> None:
+async def _give_up(api: KubernetesApi, snapshot: Snapshot, part: int, wait: Wait) -> None:
     job, reason = wait.job, wait.reason
     if is_given_up(job):
         return
     said = (reason.message or "It could not start").rstrip(".")
     text = _verdict_text(reason.ends_as or Reason.LAUNCH_FAILED, said)
     log.info("%s is given up: %s", job.name, said)
-    if wait.pod and _others_go_on(cluster, run, job, wait.pod):
+    if wait.pod and _others_go_on(snapshot, job, part):
         await api.amend(job, _annotate(f"{names.VERDICT}-{part}", text))
         with suppress(KubernetesConflict):  # another pod has its name by now
             await api.delete(Pod, wait.pod.name, wait.pod.namespace, uid=wait.pod.uid)
@@ -70,12 +70,16 @@ async def end_lost_node(api: KubernetesApi, job: Job, part: int, node: str) -> N
     await api.amend(job, _annotate(name, text) | await suspend_patch(api, job))
 
 
-def _others_go_on(cluster: Cluster, run: Run, job: Job, pod: Pod) -> bool:
-    return is_array(job) and any(
-        other.uid != pod.uid and (other.status.phase in (*OVER, "Running"))
-        for other in cluster.pods_of(run)
-        if other.labels.get(names.JOB_NAME) == job.name
-    )
+def _others_go_on(snapshot: Snapshot, job: Job, part: int) -> bool:
+    """Has another index of the array begun, or may it still begin? One that is just being started may."""
+    if not is_array(job) or names.ARRAY_INDEX in job.labels:
+        return False
+    others = {number: record for number, record in snapshot.pods.items() if number != part}
+    return any(record.ran or _may_begin(record, snapshot.waits.get(number)) for number, record in others.items())
+
+
+def _may_begin(record: PodRecord, wait: Wait | None) -> bool:
+    return not record.over and not record.deleting and (wait is None or wait.ends_at is None)
 
 
 def _annotate(name: str, text: str) -> Fields:
