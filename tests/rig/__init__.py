@@ -19,10 +19,10 @@ names derived from the rig's, and is removed by the next `down` or `up` of that 
     network        the bridge, and a network namespace for each node
     cgroups        where the nodes keep those of their pods
     control        etcd, the API server, the controllers, the scheduler, DNS
+    api            the API server, asked without kubectl
     node           containerd, kubelet and kube-proxy of one node
     storage        the storage classes
-    resizer        what grants larger claims
-    kwok           thousands of nodes that do not exist
+    provisioner    what makes, enlarges and removes the volumes of claims
     kueue          Kueue, which decides when Jobs in a queue may start
     cluster        `Rig`: all of it together, and what tests do with it
     left           what is still there of one that has ended

@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from tests.rig import build, cluster, places, versions
+from tests.rig import cluster, places, versions
 from tests.rig.cluster import Rig
 from tests.rig.places import RigError
 
@@ -49,7 +49,6 @@ def _do(asked: argparse.Namespace) -> int:
         print(*(f"{name}\t{'up' if Rig.find(name) else 'not up'}" for name in rigs), sep="\n")
     elif not (asked.if_usable and cluster.fault()):
         print(versions.build_all())
-        print(build.build_kueue())
     return 0
 
 

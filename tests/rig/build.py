@@ -1,7 +1,8 @@
 """The rig's programs, built from source once per machine and version, and kept outside the checkout.
 
-`programs/go.mod` pins what they are built of. It is one module for all of them, so that what Kubernetes, CoreDNS and
-the storage provisioner share is compiled once.
+`programs/go.mod` pins what they are built of. It is one module for all of them, so that what they share is compiled
+once, by one command. `python -m tests.rig.build` needs nothing but the standard library: on a new machine it begins
+before there is an environment for the tests.
 """
 
 from __future__ import annotations
@@ -26,18 +27,15 @@ from tests.rig.processes import run
 
 SOURCES = Path(__file__).with_name("programs")
 KUBERNETES = "1.34.2"
-GO = (1, 24)
+GO = (1, 25)
 """The least version of Go that builds it."""
 
 _KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet")
-_BATCHES = {
-    # Two programs that spell a package's name with capitals and without cannot be built by one command.
-    "local-path-provisioner": ["github.com/rancher/local-path-provisioner"],
-    "everything else": ["./coredns", "./etcd", *(f"k8s.io/kubernetes/cmd/{name}" for name in _KUBERNETES)],
-}
-PROGRAMS = (*_KUBERNETES, "coredns", "etcd", "local-path-provisioner")
-KWOK = "sigs.k8s.io/kwok/cmd/kwok@v0.7.0"
-KUEUE = "0.15.2"
+_KUEUE = "sigs.k8s.io/kueue"
+PROGRAMS = (*_KUBERNETES, "coredns", "etcd", "kueue")
+_PACKAGES = (*(f"k8s.io/kubernetes/cmd/{name}" for name in _KUBERNETES), "./coredns", "./etcd", f"{_KUEUE}/cmd/kueue")
+KUEUE_CONFIG = "kueue-config"
+"""Beside the programs: the manifests that Kueue brings into a cluster."""
 
 
 def directory() -> Path:
@@ -50,7 +48,7 @@ def directory() -> Path:
 
 
 def missing() -> list[str]:
-    return [name for name in PROGRAMS if not (directory() / name).exists()]
+    return [name for name in (*PROGRAMS, KUEUE_CONFIG) if not (directory() / name).exists()]
 
 
 def build() -> Path:
@@ -63,42 +61,10 @@ def build() -> Path:
             print(f"Building Kubernetes {KUBERNETES} into {into}: minutes, the first time", file=sys.stderr, flush=True)
             go = find_go()
             with _new(into) as new:
-                for packages in _BATCHES.values():
-                    _run(go, "build", f"-ldflags={_flags()}", f"-o={new}/", *packages)
+                _run(go, "build", f"-ldflags={_flags()}", f"-o={new}/", *_PACKAGES)
+                kueue = json.loads(run(go, f"-C={SOURCES}", "list", "-m", "-json", _KUEUE))["Dir"]
+                shutil.copytree(Path(kueue, "config"), new / KUEUE_CONFIG)
     return into
-
-
-def build_kwok() -> Path:
-    """KWOK, which plays nodes and pods that do not exist; built when first asked for."""
-    program = directory() / "kwok"
-    if program.exists():
-        return program
-    with locked():
-        if not program.exists():
-            print("Building KWOK: minutes, the first time", file=sys.stderr, flush=True)
-            with _new(program.parent) as new:
-                _run(find_go(), "install", "-ldflags=-s -w", KWOK, GOBIN=str(new))
-    return program
-
-
-def build_kueue() -> Path:
-    """Where Kueue is, which decides when Jobs in a queue may start, and `config`, what it brings into a cluster."""
-    into, module = CACHE / f"kueue-{KUEUE}-{platform.machine()}", "sigs.k8s.io/kueue"
-    if _has_kueue(into):
-        return into
-    with locked():
-        if not _has_kueue(into):
-            print(f"Building Kueue {KUEUE}: minutes, the first time", file=sys.stderr, flush=True)
-            go = find_go()
-            with _new(into) as new:
-                source = Path(json.loads(run(go, "mod", "download", "-json", f"{module}@v{KUEUE}"))["Dir"])
-                _run(go, "build", f"-C={source}", "-ldflags=-s -w", f"-o={new}/", "./cmd/kueue")
-                shutil.copytree(source / "config", new / "config")
-    return into
-
-
-def _has_kueue(place: Path) -> bool:
-    return all((place / name).exists() for name in ("kueue", "config"))
 
 
 def build_version(version: str, module: Path, programs: Sequence[str], into: Path) -> None:
@@ -172,3 +138,10 @@ def _installed_go() -> Path:
 def _version(go: Path) -> tuple[int, ...]:
     said = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, cwd="/").stdout
     return tuple(int(number) for number in re.findall(r"\d+", said)[:2])
+
+
+if __name__ == "__main__":
+    try:
+        build()
+    except RigError as error:
+        sys.exit(str(error))

@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.rig import cgroups, images, kueue, kwok, network, node, places, registry, storage, system, versions
+from tests.rig import cgroups, images, kueue, network, node, places, registry, storage, system, versions
+from tests.rig.api import Api
 from tests.rig.control import Control
 from tests.rig.cpus import made_up_cpus, make_up_cpus
 from tests.rig.places import Addresses, RigError
@@ -152,7 +153,7 @@ class Rig:
         for each in self.nodes:
             each.start_kubelet()
             each.start_proxy()
-        self.apply(*storage.objects(self.control))
+        self.apply(*storage.objects())
         storage.start(self.control)
         self._wait()
         state = {"slot": self.addresses.slot, "nodes": len(self.nodes), "programs": str(self.programs)}
@@ -173,25 +174,20 @@ class Rig:
 
     def _wait(self) -> None:
         wait_for("all nodes to be ready", self._nodes_ready)
-        wait_for("the default account", lambda: self._has("serviceaccount", "default", "default"))
+        wait_for("the default account", lambda: self.api.get("serviceaccount", "default", "default"))
         self.control.wait_for_dns()
 
     def _nodes_ready(self) -> bool:
         self.processes.check()
-        there = json.loads(self.kubectl("get", "nodes", "-o", "json"))["items"]
-        ours = [item for item in there if item["metadata"]["name"] in self.node_names]
+        ours = [item for item in self.api.items("nodes") if item["metadata"]["name"] in self.node_names]
         return len(ours) == len(self.nodes) and all(_is_ready(item) for item in ours)
-
-    def _has(self, kind: str, name: str, namespace: str) -> bool:
-        return bool(self.kubectl("get", kind, name, "-n", namespace, "--ignore-not-found", "-o", "name"))
 
     def _heal(self) -> None:
         """What a test killed or stopped and did not start again."""
         for component in self.processes.running:
             self.processes.signal(component, signal.SIGCONT)
         for component in self.processes.ended:
-            if component != "kwok":
-                self.processes.start(component)
+            self.processes.start(component)
         for each in self.nodes:
             network.mend(self.processes, each.name)
         self.control.wait_for_apiserver()
@@ -203,6 +199,10 @@ class Rig:
     def kubeconfig(self) -> Path:
         """Of an administrator of the cluster."""
         return self.directory / "admin.kubeconfig"
+
+    @functools.cached_property
+    def api(self) -> Api:
+        return Api(self.control.certificates.server, self.control.certificates.client_context("admin"))
 
     @property
     def node_names(self) -> list[str]:
@@ -218,18 +218,24 @@ class Rig:
         return run(self.programs / "kubectl", f"--kubeconfig={self.kubeconfig}", *arguments, text=text, check=check)
 
     def get(self, kind: str, name: str, namespace: str = "default") -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "-n", namespace, "-o", "json"))
+        found = self.api.get(kind, name, namespace)
+        if found is None:
+            raise RigError(f"there is no {kind} {name} in {namespace}")
         return found
 
     def apply(self, *objects: dict[str, Any]) -> None:
-        several = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
-        self.kubectl("apply", "-f", "-", text=json.dumps(several))
+        for each in objects:
+            self.api.apply(each)
 
     def make_namespace(self, name: str, **labels: str) -> None:
         """A namespace in which pods can be made: one made before its default account exists is refused."""
         metadata = {"name": name, "labels": labels}
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-        wait_for(f"the default account of {name}", lambda: self._has("serviceaccount", "default", name))
+        wait_for(f"the default account of {name}", lambda: self.api.get("serviceaccount", "default", name))
+
+    def delete_namespace(self, name: str) -> None:
+        """With all that is in it, which takes a while."""
+        self.api.delete("namespace", name)
 
     def token(self, account: str, namespace: str = "default", duration: str = "1h") -> str:
         return self.kubectl("create", "token", account, "-n", namespace, f"--duration={duration}").strip()
@@ -300,10 +306,6 @@ class Rig:
 
     def request_mark(self) -> int:
         return self.control.audit_log.stat().st_size
-
-    def kwok(self, nodes: int, **more: Any) -> list[str]:
-        """Nodes that do not exist, on which pods run that do nothing; see `kwok.start`."""
-        return kwok.start(self, nodes, **more)
 
     def kueue(self) -> None:
         """Kueue, installed in this cluster for good; see `kueue.start`."""

@@ -103,7 +103,7 @@ class Control:
 
         wait_for("the API server", ready)
 
-    def start_controllers(self, node_lost_seconds: int = NODE_LOST_SECONDS) -> None:
+    def start_controllers(self) -> None:
         pki, config = self.certificates, self.directory
         common = ("--leader-elect=false", "--bind-address=127.0.0.1")
         self.processes.start(
@@ -116,7 +116,7 @@ class Control:
             "--use-service-account-credentials",
             "--pvclaimbinder-sync-period=1s",
             "--node-monitor-period=1s",
-            f"--node-monitor-grace-period={node_lost_seconds}s",
+            f"--node-monitor-grace-period={NODE_LOST_SECONDS}s",
             "--kube-api-qps=100",
             "--kube-api-burst=200",
         )

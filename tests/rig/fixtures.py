@@ -46,7 +46,7 @@ def rig_namespace(rig: Rig) -> Iterator[str]:
     name = f"test-{secrets.token_hex(4)}"
     rig.make_namespace(name)
     yield name
-    rig.kubectl("delete", "namespace", name, "--wait=false")
+    rig.delete_namespace(name)
 
 
 def _needed() -> None:

@@ -38,19 +38,19 @@ def start(rig: Rig) -> None:
     """
     if "kueue" in rig.processes.running:
         return
-    place = build.build_kueue()
+    programs = build.build()
     home = rig.directory / "kueue"
     certificates = _certify(rig, home)
     config = home / "config.json"
     config.write_text(json.dumps(_config(rig, certificates)))
-    objects = _objects(rig, place / "config/default")
+    objects = _objects(rig, programs / build.KUEUE_CONFIG / "default")
     rig.apply(*objects)
     kinds = [f"crd/{item['metadata']['name']}" for item in objects if item["kind"] == "CustomResourceDefinition"]
     rig.kubectl("wait", "--for=condition=Established", "--timeout=90s", *kinds)
     # It looks for certificates in /etc, and its manifests cannot say otherwise: it gets an /etc of its own.
     own_etc = ("unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc && exec "$@"', home / "etc")
     given = (f"--config={config}", f"--kubeconfig={rig.kubeconfig}")
-    rig.processes.start("kueue", *own_etc, place / "kueue", *given)
+    rig.processes.start("kueue", *own_etc, programs / "kueue", *given)
     wait_for("Kueue", lambda: _is_ready(rig))
 
 

@@ -33,6 +33,7 @@ class Processes:
         passing.mkdir(exist_ok=True)
         environment = {key: value for key, value in os.environ.items() if key in ("PATH", "HOME", "LANG")}
         environment["TMPDIR"] = str(passing)
+        environment["GOGC"] = "400"  # memory is cheaper than a processor here
         with (self.directory / "log/holder.log").open("ab") as log:
             done = subprocess.run(
                 [sys.executable, "-I", holder.__file__, self.directory], stdout=log, stderr=log, env=environment

@@ -108,9 +108,7 @@ class House:
         return sorted(f"{each['kind']}/{each['metadata']['name']}" for each in labelled)
 
     def items(self, kinds: str, selector: str) -> list[dict[str, Any]]:
-        found = self.rig.kubectl("get", kinds, "-n", self.namespace, "-l", selector, "-o", "json")
-        items: list[dict[str, Any]] = json.loads(found)["items"]
-        return items
+        return self.rig.api.items(kinds, self.namespace, selector)
 
     def nothing_left(self, workload_id: str, kinds: str = KINDS) -> None:
         wait_for(f"all of {workload_id} to be gone", lambda: not self.objects(workload_id, kinds), PATIENCE)
@@ -137,4 +135,4 @@ def house(rig: Rig, place: Path, **settings: str) -> Iterator[House]:
             finally:
                 made.end()
     finally:
-        rig.kubectl("delete", "namespace", namespace, "--wait=false")
+        rig.delete_namespace(namespace)

@@ -37,7 +37,7 @@ class TestKubernetes(Document003):
         name = f"pwm-{secrets.token_hex(4)}"
         cluster.make_namespace(name)
         yield name
-        cluster.kubectl("delete", "namespace", name, "--wait=false")
+        cluster.delete_namespace(name)
 
     @pytest.fixture
     def server(self, cluster: Rig, namespace: str, place: Path) -> Iterator[RunningServer]:

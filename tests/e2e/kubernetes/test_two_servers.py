@@ -22,7 +22,7 @@ def namespace(rig: Rig) -> Iterator[str]:
     name = f"two-{secrets.token_hex(4)}"
     rig.make_namespace(name)
     yield name
-    rig.kubectl("delete", "namespace", name, "--wait=false")
+    rig.delete_namespace(name)
 
 
 def settings(rig: Rig, namespace: str) -> dict[str, str]:

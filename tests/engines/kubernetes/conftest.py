@@ -52,7 +52,7 @@ def namespace(rig: Rig) -> Iterator[str]:
     name = f"test-{secrets.token_hex(4)}"
     rig.make_namespace(name)
     yield name
-    rig.kubectl("delete", "namespace", name, "--wait=false")
+    rig.delete_namespace(name)
 
 
 @pytest.fixture

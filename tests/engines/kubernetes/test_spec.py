@@ -293,7 +293,7 @@ def secured(rig: Rig) -> Iterator[dict[str, str]]:
         rig.make_namespace(name, **{"pod-security.kubernetes.io/enforce": level})
     yield made
     for name in made.values():
-        rig.kubectl("delete", "namespace", name, "--wait=false")
+        rig.delete_namespace(name)
 
 
 async def tried(api: KubernetesApi, kind: type[Any], body: Fields, namespace: str) -> Fields:

@@ -17,6 +17,7 @@ from tests.engines.kubernetes.deployed import Deployed
 from tests.engines.kubernetes.making import eventually
 from tests.engines.kubernetes.opening import bound
 from tests.engines.launches import a_launch, a_volume, ended, log_of, outcome, printed, run_of, the_account
+from tests.rig import provisioner
 
 ONCE = {"access_modes": (AccessMode.ReadWriteOnce,)}
 
@@ -116,11 +117,11 @@ async def test_why_it_cannot_be_made_is_said(engine: KubernetesEngine, account: 
     """The rig's provisioner knows nothing of this class."""
     broken = f"broken-{account.jobs}"
     meta = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": broken}}
-    account.rig.apply({**meta, "provisioner": "rancher.io/local-path", "volumeBindingMode": "Immediate"})
+    account.rig.apply({**meta, "provisioner": provisioner.NAME, "volumeBindingMode": "Immediate"})
     try:
         await eventually(lambda: engine._cluster.classes.get(broken))
         volume = await made(engine, storage_class=broken)
-        said = f"Got request for unexpected storage class {broken}"
+        said = f"{broken} is no storage class of this provisioner"
         found = await eventually(lambda: said in str((at := engine._claims.report(volume)).message) and at)
         assert found.phase is Phase.Pending
         assert any(event.kind == "Warning" for event in await engine.volume_events(volume))

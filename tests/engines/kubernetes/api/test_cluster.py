@@ -83,7 +83,7 @@ async def test_what_another_penstock_of_the_cluster_has_is_not_ours(rig: Rig, na
             assert run not in ours.cluster.runs()
             assert not (tmp_path / "ours" / "kubernetes" / "runs" / f"{run.workload_id}-1").exists()
     finally:
-        rig.kubectl("delete", "namespace", other, "--wait=false")
+        rig.delete_namespace(other)
 
 
 async def test_events_are_told_in_order_and_about_whom(rig: Rig, namespace: str, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def own_namespace(own_rig: Rig) -> Iterator[str]:
     name = f"test-{secrets.token_hex(4)}"
     own_rig.make_namespace(name)
     yield name
-    own_rig.kubectl("delete", "namespace", name, "--wait=false")
+    own_rig.delete_namespace(name)
 
 
 @pytest.fixture
