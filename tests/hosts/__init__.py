@@ -12,6 +12,7 @@ kill that process is to pull the host's plug. Nothing but the cable to this mach
     gpus        GPUs that are not there
     host        one host: its engine, its ssh server, and what can befall it
     keys        who may reach the engines, by TLS and by ssh
+    names       the name server of all
     registry    an open registry, and one that wants a login
     archives    images, as `docker load` takes them
     lot         `Hosts`: all of it together

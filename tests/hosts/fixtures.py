@@ -16,7 +16,11 @@ from tests.hosts.registry import Registry
 
 @pytest.fixture(scope="session")
 def hosts() -> Iterator[Hosts]:
-    """Two Docker hosts for this run. Shared: whoever uses them removes what it made and mends what it broke."""
+    """Two Docker hosts: those that are up (`python -m tests.hosts up`) if no other worker could want them, or some for
+    this run. Shared: whoever uses them removes what it made and mends what it broke."""
+    if "PYTEST_XDIST_WORKER" not in os.environ and Hosts.find():
+        yield Hosts.up()
+        return
     with brought_up(f"tests-{os.getpid()}") as shared:
         yield shared
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from tests.hosts import programs
+from tests.hosts import names, programs
 from tests.hosts.host import Host
 from tests.hosts.keys import Keys
 from tests.hosts.registry import LOGIN, OPEN_PORT, PRIVATE_PORT, Registry
@@ -123,8 +124,7 @@ class Hosts:
         network.connect(self.processes, self.addresses, 0)
         # A bridge without an address of its own takes that of a host, and another when that host is turned off.
         self.processes.run("ip", "link", "set", network.BRIDGE, "address", "02:00:00:00:00:01")
-        # Nobody answers for names here: whoever asks is told so every time, and not once a second.
-        self.processes.run("sysctl", "-qw", "net.ipv4.icmp_ratelimit=0")
+        self.processes.start("names", sys.executable, "-I", names.__file__, self.addresses.control)
         for registry in (self.registry, self.private_registry):
             registry.begin()
         config = {
