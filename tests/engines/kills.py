@@ -22,9 +22,7 @@ from penstock.engines.shared.processes import first_child
 from penstock.settings import Settings
 from tests.engines.contract.nodes import processes_with
 from tests.engines.launches import a_launch, run_of
-
-KILLS = int(os.environ.get("PENSTOCK_KILLS", "60"))
-"""How often; 300 for whoever wants to be sure."""
+from tests.sampling import KILLS
 
 
 async def kill_supervisors(settings: Settings, account: Account) -> int:

@@ -17,14 +17,15 @@ from tests.hosts.lot import Hosts
 from tests.rig.places import RigError
 from tests.rig.processes import wait_for
 from tests.running import RunningServer, start_server
+from tests.sampling import WHOLE, sample
 
 USERS = 10
 SERVER = ("server",) * 3
 HOSTS = ("server", "lab-1", "server", "lab-2 in order", "server", "lab-1", "server", "lab-2 whole", "server")
 ENGINES = ("lab-1", "all", "lab-2", "server", "all", "lab-1", "lab-2")
 """What is killed, one after the other while work comes in."""
-EACH = {SERVER: 8, HOSTS: 20, ENGINES: 12}
-"""Workloads of each user: 200 in all while hosts and server go, and some around every kill elsewhere."""
+KILLED = {SERVER: 2, HOSTS: 3, ENGINES: 3}
+"""How many of them in a run that is not to be long."""
 NODE = """\
 apiVersion: v1
 kind: Node
@@ -160,13 +161,14 @@ def test_whatever_is_killed_what_is_said_of_every_workload_is_true(
 ) -> None:
     if trouble is HOSTS:  # What runs outlives the one engine, which is killed, and not the other, which is shut down.
         lab.hosts["lab-1"].configure(live_restore=True)
-    progress, each = Progress(), EACH[trouble]
+    kills = sample(trouble, KILLED[trouble])
+    progress, each = Progress(), 2 * len(kills) + 2 if WHOLE else 2 * len(kills)
     names = [f"user-{number}" for number in range(USERS)]
     members = [Member(name, lab.token(name), lab.server.address, ledger, progress, each) for name in names]
     for member in members:
         member.start()
-    step = USERS * each // (len(trouble) + 1)
-    for number, what in enumerate(trouble, 1):
+    step = USERS * each // (len(kills) + 1)
+    for number, what in enumerate(kills, 1):
         progress.reaches(number * step)
         lab.kill(what)
     for member in members:

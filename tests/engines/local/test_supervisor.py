@@ -21,8 +21,9 @@ from penstock.engines.base import Presence, Run
 from penstock.engines.local.engine import LocalEngine
 from penstock.settings import Settings
 from tests.engines.contract.nodes import opened, processes_with
-from tests.engines.kills import KILLS, kill_supervisors
+from tests.engines.kills import kill_supervisors
 from tests.engines.launches import a_launch, ended, log_of, outcome, printed, run_of, the_account
+from tests.sampling import KILLS
 
 pytestmark = pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
