@@ -14,10 +14,12 @@ help: ## Lists what can be made.
 quickstart: ## Starts the server, makes a volume, runs a two-node job on it and shows the result.
 	@scripts/quickstart
 
-test: dev-environment ## Runs every test, then lint. What this machine cannot run is listed at the end.
-	@failed=0; \
+test: dev-environment ## Runs every test, and lint. What this machine cannot run is listed at the end.
+	@mkdir -p .cache; failed=0; \
+	$(MAKE) --no-print-directory lint >.cache/lint.log 2>&1 & lint=$$!; \
 	$(BIN)/python -m tests || failed=1; \
-	$(MAKE) --no-print-directory lint || failed=1; \
+	wait $$lint || failed=1; \
+	cat .cache/lint.log; \
 	exit $$failed
 
 test-fast: dev-environment ## Runs what needs no server, engine or cluster: a minute or two.

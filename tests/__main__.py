@@ -1,13 +1,15 @@
 """`python -m tests`: every test, as continuous integration runs them.
 
-Kubernetes is built beside the tests that need no cluster. A test that fails is tried once more, alone. A few of a run
-may pass then, and each is printed at the end as a defect, with what was said at both tries; of more the run fails.
+Tests that wait for a cluster leave processor time to those that need none, so all run together. Where Kubernetes is
+still to be built, what needs it runs afterwards. A test that fails is tried once more, alone. A few of a run may pass
+then, and each is printed at the end as a defect, with what was said at both tries; of more the run fails.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -15,12 +17,14 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.rig import cluster, versions
+
 REPORTS = Path(".cache/tests")
 LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
 RESCUED = 2
 """So many tests of a run may need a second try; one more, and none is tried again."""
-WITHOUT_CLUSTER = ("-n", "4", "--dist", "loadfile", "-m", "not cluster")
-WITH_CLUSTER = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "-m", "cluster")
+WORKERS = ("-n", "5", "--dist", "loadfile", "--no-loadscope-reorder")
+"""They take whole files, in the order of `conftest.py`."""
 
 
 @dataclass
@@ -29,22 +33,23 @@ class Suite:
     rescued: list[str] = field(default_factory=list)
     took: dict[str, float] = field(default_factory=dict)
 
-    def run(self, title: str, *arguments: str) -> None:
+    def run(self, title: str, chosen: str = "") -> None:
+        """Run the tests that were chosen by their marks."""
         began = time.monotonic()
-        code = _pytest(REPORTS / "first", "--durations=30", *arguments)
+        code = _pytest(REPORTS / "first", "--durations=30", *WORKERS, "-m", chosen)
         if code == 1:
-            self._try_again(*arguments[arguments.index("-m") :])
+            self._try_again(chosen)
         elif code:
             self.failed = True
         self.took[title] = time.monotonic() - began
 
-    def _try_again(self, *chosen: str) -> None:
+    def _try_again(self, chosen: str) -> None:
         failed = list(json.loads(LAST_FAILED.read_text()))
         if not failed or len(self.rescued) + len(failed) > RESCUED:
             self.failed = True
             return
         print(f"Tried once more, alone: {', '.join(failed)}", flush=True)
-        if _pytest(REPORTS / "second", "--last-failed", "--last-failed-no-failures", "none", *chosen):
+        if _pytest(REPORTS / "second", "--last-failed", "--last-failed-no-failures", "none", "-m", chosen):
             self.failed = True
         else:
             self.rescued += failed
@@ -59,19 +64,22 @@ class Suite:
 
 def main() -> int:
     shutil.rmtree(REPORTS, ignore_errors=True)
+    os.environ.setdefault("PENSTOCK_SEED", str(random.randrange(10**6)))
+    print(f"PENSTOCK_SEED={os.environ['PENSTOCK_SEED']} takes the same samples again", flush=True)
     suite = Suite()
     began = time.monotonic()
-    building = subprocess.Popen(["nice", sys.executable, "-m", "tests.rig", "build", "--if-usable"])
-    try:
-        suite.run("without a cluster", *WITHOUT_CLUSTER)
-        suite.failed |= building.wait() != 0
-        suite.took["waited for Kubernetes to be built, beside that"] = (
-            time.monotonic() - began - sum(suite.took.values())
-        )
-        suite.run("with clusters", *WITH_CLUSTER)
-    finally:
-        building.terminate()
-        building.wait()
+    if cluster.fault() or not versions.missing():
+        suite.run("all tests")
+    else:
+        building = subprocess.Popen([sys.executable, "-m", "tests.rig", "build"])
+        try:
+            suite.run("without Kubernetes, which was built beside it", "not kubernetes")
+            suite.failed |= building.wait() != 0
+            suite.took["waited for Kubernetes"] = time.monotonic() - began - sum(suite.took.values())
+            suite.run("with Kubernetes", "kubernetes")
+        finally:
+            building.terminate()
+            building.wait()
     suite.print_defects()
     for title, seconds in suite.took.items():
         print(f"{seconds / 60:6.1f} min  {title}")

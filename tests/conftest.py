@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import shutil
 import signal
@@ -23,7 +24,7 @@ from tests.running import RunningServer, start_server
 
 __all__ = ["gpu_hosts", "hosts", "own_hosts", "own_rig", "registry", "rig", "rig_namespace"]
 
-CLUSTERS = {"gpu_hosts", "hosts", "own_hosts", "own_rig", "rig"}
+DOCKER, KUBERNETES = {"gpu_hosts", "hosts", "own_hosts"}, {"own_rig", "rig"}
 """Fixtures of tests that need several machines."""
 
 LONG = (
@@ -57,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if variable.startswith(("PENSTOCK_", "K8S_CLI_", "XDG_")) and variable not in (
             "PENSTOCK_FUZZ",
             "PENSTOCK_KILLS",
+            "PENSTOCK_SEED",
         ):
             del os.environ[variable]
     # Under nohup, or in the background of a script, these are ignored, and by all that the tests start as well.
@@ -69,17 +71,27 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Clusters take most of a small machine: what needs one runs apart from the rest, fewer at a time."""
+    """Mark what needs a cluster, and begin with it: the rest fills up what its waiting leaves, and the end."""
     for item in items:
-        if CLUSTERS.intersection(getattr(item, "fixturenames", ())):
+        fixtures = getattr(item, "fixturenames", ())
+        if KUBERNETES.intersection(fixtures):
+            item.add_marker("kubernetes")
+        if DOCKER.intersection(fixtures) or item.get_closest_marker("kubernetes"):
             item.add_marker("cluster")
     if config.getoption("loadscopereorder", True) is False:
         tests = Counter(item.path for item in items)
-        items.sort(key=lambda item: (_turn(item.path), -tests[item.path]))
+        clusters = {item.path for item in items if item.get_closest_marker("cluster")}
+        items.sort(key=lambda item: (_turn(item.path), item.path not in clusters, -tests[item.path]))
 
 
 def _turn(path: Path) -> int:
     return next((turn for turn, end in enumerate(LONG) if path.as_posix().endswith(f"/{end}")), len(LONG))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Thousands of tests are never garbage: nobody needs to look through them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
