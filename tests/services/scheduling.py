@@ -35,6 +35,8 @@ class Kept:
 
     records: dict[Run, str] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
+    going: set[Run] = field(default_factory=set)
+    """Those that are removed just after they were looked for."""
     waiting: dict[Run, Launch] = field(default_factory=dict)
     volumes: dict[str, tuple[Volume, Account]] = field(default_factory=dict)
     settled: dict[Run, int] = field(default_factory=dict)
@@ -113,8 +115,11 @@ class SchedulingEngine(LocalEngine):
         for run in self.kept.records:
             if run.attempt >= newest.get(run.workload_id, run).attempt:
                 newest[run.workload_id] = run
+        workloads = tuple(Workload.model_validate_json(self.kept.records[run]) for run in newest.values())
+        for run in self.kept.going:
+            self.kept.records.pop(run, None)
         return Found(
-            workloads=tuple(Workload.model_validate_json(self.kept.records[run]) for run in newest.values()),
+            workloads=workloads,
             volumes=tuple(self.kept.volumes.values()),
             unreadable=self.kept.unreadable,
         )

@@ -62,6 +62,16 @@ async def test_what_the_store_knows_is_left_alone(place, kept):
         assert "ADOPTED" not in [change.reason for change in done.history]
 
 
+async def test_what_is_being_removed_does_not_come_back(place, kept):
+    """Its record went between the look at the engine and the look at the records."""
+    async with running(place, kept) as parts:
+        made = await submit(parts, "name: deleted\nrun: 'true'\n")
+        await ended(parts, made.id)
+    kept.going = {Run(made.id)}
+    async with running(place, kept, "empty.db") as parts:
+        assert await names(parts) == []
+
+
 async def test_what_cannot_be_read_is_skipped_and_doctor_says_so(place, kept):
     async with running(place, kept) as parts:
         made = await submit(parts, "name: good\nrun: 'true'\n")

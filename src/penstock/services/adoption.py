@@ -97,13 +97,27 @@ class Adoption:
         """Adopt what these nodes have and return the workloads that are new to the store."""
         if not isinstance(self._engine, KeepsRecords):
             return []
-        found = await self._engine.found([node.name for node in nodes])
+        names = [node.name for node in nodes]
+        found = await self._without_removed(await self._engine.found(names), names)
         for said in found.unreadable:
             log.warning("not taken over: %s", said)
         self._unreadable = tuple(sorted({*self._unreadable, *found.unreadable}))
         new = await self._write(await self._without_deleted(found))
         self._known |= {(node.name, node.address) for node in nodes if node.name in found.nodes}
         return new
+
+    async def _without_removed(self, found: Found, nodes: Sequence[str]) -> Found:
+        """Leave out workloads that were being removed while they were looked for. Their records went after them, so a
+        second look does not find what the records do not know for this reason."""
+
+        def unknown(tx: Store) -> set[str]:
+            return {workload.id for workload in found.workloads if tx.workloads.get(workload.id) is None}
+
+        new = await self._db.read(unknown)
+        if not new or not isinstance(self._engine, KeepsRecords):
+            return found
+        gone = new - {workload.id for workload in (await self._engine.found(nodes)).workloads}
+        return found.model_copy(update={"workloads": tuple(each for each in found.workloads if each.id not in gone)})
 
     async def _without_deleted(self, found: Found) -> Found:
         """Delete volumes that somebody deleted while their node was away, and return the rest."""
