@@ -14,6 +14,7 @@ from penstock.engines.docker.names import Label
 from penstock.engines.docker.state import (
     DockerRunSnapshot,
     HostState,
+    believe_note,
     due_in,
     has_failed,
     pending,
@@ -70,6 +71,15 @@ def plain(**fields: Any) -> ContainerRecord:
     found = seen(note=Note(), **fields)
     del found.labels[Label.HAS_BASH]
     return found
+
+
+@pytest.mark.parametrize(
+    ("code", "witness", "believed"),
+    [(255, "first", 0), (255, "", 0), (125, "first", 0), (137, "", 0), (137, "first", 137), (3, "first", 3)],
+)
+def test_where_docker_lost_track_of_a_container_its_note_counts(code: int, witness: str, believed: int) -> None:
+    """Docker says 255 where it found nothing of what ran, 125 of one that someone started again."""
+    assert believe_note(seen(exit_code=code, witness=witness)).exit_code == believed
 
 
 def test_a_program_that_ended_by_itself_before_a_stop_came_has_its_own_end() -> None:

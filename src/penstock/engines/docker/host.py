@@ -29,7 +29,8 @@ from penstock.engines.docker.helpers import DiskSpace, Helpers
 from penstock.engines.docker.images import is_marked
 from penstock.engines.docker.names import Label
 from penstock.engines.docker.settings import ContainerSettings
-from penstock.engines.docker.spec import AGAIN_CODE, NOTE
+from penstock.engines.docker.spec import NOTE
+from penstock.engines.docker.state import believe_note
 from penstock.engines.shared.minder import Note
 
 log = logging.getLogger(__name__)
@@ -157,7 +158,7 @@ class HostLink:
             seen = replace(seen, witness=self.docker)
         elif seen.unwitnessed and self.answers:
             seen = self._witnessed(seen, await read_memory(self.api))
-        seen = _by_its_note(seen)
+        seen = believe_note(seen)
         self.keep(seen)
         if seen != before:
             self._tell(seen.run)
@@ -183,7 +184,7 @@ class HostLink:
         if not self.last_seen:
             self._before = memory.removed(self.host.name, self.installation, self.docker)
         for seen in unwitnessed:
-            self.keep(_by_its_note(self._witnessed(seen, memory)))
+            self.keep(believe_note(self._witnessed(seen, memory)))
 
     async def _note(self, container_id: str) -> Note:
         try:
@@ -317,13 +318,6 @@ class HostLink:
             self._probed = docker
         except DockerError as error:
             log.info("%s cannot be probed: %s", self.host.name, error.message)
-
-
-def _by_its_note(seen: ContainerRecord) -> ContainerRecord:
-    """Believe the minder's note where Docker did not see the end, or someone started the container again."""
-    if seen.note.code is None or (seen.witness != "" and seen.exit_code != AGAIN_CODE):
-        return seen
-    return replace(seen, exit_code=seen.note.code)
 
 
 class GroupNetworks:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,8 +16,9 @@ from penstock.domain.states import Reason, State
 from penstock.domain.workloads import Unit
 from penstock.engines.base import Launch, Presence, Report, Run, Step
 from penstock.engines.docker import names
-from penstock.engines.docker.api.objects import ContainerRecord
+from penstock.engines.docker.api.objects import LOST_TRACK, ContainerRecord
 from penstock.engines.docker.names import Label
+from penstock.engines.docker.spec import AGAIN_CODE
 from penstock.engines.shared.endings import UnitEnd, ended_by_itself, not_started, out_of_memory, over_time
 from penstock.engines.shared.exit_codes import NEVER_STARTED, describe
 from penstock.errors import Unavailable
@@ -26,8 +27,8 @@ OUTSIDE_PATIENCE = 20.0
 """Seconds: Docker ends its containers up to a quarter of a minute before it ends itself."""
 BY_SIGNAL = (130, 137, 143)
 """Codes of what was ended by INT, KILL or TERM."""
-BY_DOCKER = (*BY_SIGNAL, 255)
-"""Codes of what ended with Docker; 255 is what it writes where it found nothing of a container that ran."""
+BY_DOCKER = (*BY_SIGNAL, LOST_TRACK)
+"""Codes of what ended with Docker."""
 BEGINNING = timedelta(seconds=10)
 """So far into its start Docker may end what it finds running, where live-restore is off."""
 _LEFT_OVER = re.compile(r"\btask \w+: already exists")
@@ -298,6 +299,14 @@ def _what_ended_it(first: ContainerRecord, end: UnitEnd) -> str:
 
 
 # -- how one container ended -------------------------------------------------------------------------------------------
+
+
+def believe_note(seen: ContainerRecord) -> ContainerRecord:
+    """Believe the minder's note where Docker did not see the end, lost track of the container, or someone started it
+    again."""
+    if seen.note.code is None or (seen.witness != "" and seen.exit_code not in (AGAIN_CODE, LOST_TRACK)):
+        return seen
+    return replace(seen, exit_code=seen.note.code)
 
 
 def _own(seen: ContainerRecord, snapshot: DockerRunSnapshot) -> UnitEnd:

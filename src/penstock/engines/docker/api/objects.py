@@ -20,6 +20,10 @@ KILLED_CODE = 137
 RUNS = ("running", "paused", "restarting")
 
 
+LOST_TRACK = 255
+"""The code that Docker writes where it found nothing of a container that ran. A program may end with it, too."""
+
+
 @dataclass(frozen=True)
 class ContainerRecord:
     id: str
