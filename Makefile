@@ -27,7 +27,7 @@ test-fast: dev-environment ## Runs what needs no server, engine or cluster: a mi
 
 test-cluster: dev-environment ## Runs what needs a real Kubernetes or Docker hosts; they stay up while `make rig` does.
 	@$(BIN)/python -m tests.rig build --if-usable
-	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=30 -m cluster
+	@$(BIN)/pytest -n 5 --dist loadfile --no-loadscope-reorder --durations=30 -m cluster
 
 test-long: dev-environment ## Runs every test, with the kill matrices whole.
 	@PENSTOCK_KILLS=300 $(BIN)/python -m tests

@@ -78,8 +78,13 @@ def test_a_job_gets_its_own_gpu_and_sees_what_that_does(server: RunningServer, g
     assert (request["Driver"], request["DeviceIDs"]) == ("nvidia", [held])
     until(lambda: server.request("GET", f"/v1/workloads/{job['id']}/logs")[1] == f"{held}\n")
     first.gpu_does(int(held[-1]), 87, 2048)
-    _, measure = server.request("GET", f"/v1/workloads/{job['id']}/top")
-    [gpu] = measure["gpus"]
+
+    def measured() -> dict[str, Any]:
+        [gpu] = server.request("GET", f"/v1/workloads/{job['id']}/top")[1]["gpus"]
+        return dict(gpu)
+
+    until(lambda: measured()["utilization"] == 87)  # what was seen a moment ago is not looked at again
+    gpu = measured()
     assert (gpu["uuid"], gpu["product"], gpu["utilization"]) == (held, "NVIDIA A10", 87)
     assert (gpu["memory_used_bytes"], gpu["memory_bytes"]) == (2048 * MIB, MEMORY_MB * MIB)
     use = {gpu["uuid"]: gpu["utilization"] for node in nodes(server, "/v1/nodes/top") for gpu in node["gpus"]}
