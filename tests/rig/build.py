@@ -91,12 +91,12 @@ def _run(go: Path, *arguments: str, **environment: str) -> None:
 
 
 @contextmanager
-def locked() -> Iterator[None]:
-    """One at a time, of all that put something into the cache."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / ".build.lock").open("w") as file:
+def locked(place: Path = CACHE) -> Iterator[None]:
+    """One at a time, of all that put something into a place of the cache."""
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / ".build.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        for half_done in (*CACHE.glob(".new-*"), *CACHE.glob("*/.new-*")):
+        for half_done in (*place.glob(".new-*"), *place.glob("[0-9]*/.new-*")):
             shutil.rmtree(half_done)
         yield
 

@@ -40,11 +40,13 @@ _ACCOUNTS = {
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
 _EMPTY = ("dev", "etc", "home", "mnt", "opt", "proc", "root", "run", "srv", "sys", "usr", "usr/bin", "var", "var/tmp")
+_IMAGES = CACHE / "images"
+"""A place of their own: Docker hosts need some while Kubernetes is still built."""
 
 
 def standard() -> dict[str, Path]:
     """The images every rig has, by name; made where they are not yet."""
-    with build.locked():
+    with build.locked(_IMAGES):
         return {BUSYBOX: _busybox(["sh"], "busybox"), PAUSE: _busybox(["sleep", "2147483647"], "pause"), TEST: _test()}
 
 
@@ -68,7 +70,7 @@ def _place(name: str, made_of: bytes) -> Path:
     digest = hashlib.sha256(made_of)
     for source in (__file__, images.__file__):
         digest.update(Path(source).read_bytes())
-    return CACHE / "images" / f"{name}-{digest.hexdigest()[:12]}"
+    return _IMAGES / f"{name}-{digest.hexdigest()[:12]}"
 
 
 def _system(more: Iterable[str] = ()) -> images.Layer:
