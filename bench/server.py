@@ -52,7 +52,10 @@ def running(*, stored: int = 0, **settings: str) -> Iterator[RunningServer]:
 
 
 def store_workloads(place: Path, count: int) -> None:
-    store(place, (_ended(number) for number in range(count)))
+    ids: set[str] = set()
+    while len(ids) < count:
+        ids.add(new_id())  # of so many, two may be the same
+    store(place, map(_ended, range(count), ids))
 
 
 def store(place: Path, workloads: Iterable[Workload]) -> None:
@@ -67,11 +70,11 @@ async def _store(data_dir: Path, workloads: Iterator[Workload]) -> None:
             await database.write(lambda tx, batch=batch: [tx.workloads.add(workload) for workload in batch])
 
 
-def _ended(number: int) -> Workload:
+def _ended(number: int, id_: str) -> Workload:
     moment = now()
     user = pwd.getpwuid(os.getuid()).pw_name
     return Workload(
-        id=new_id(),
+        id=id_,
         name=f"train-{number:06d}",
         group=user,
         user=user,
