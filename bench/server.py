@@ -28,7 +28,7 @@ BATCH = 5000
 
 @contextmanager
 def fresh_place() -> Iterator[Path]:
-    place = Path(tempfile.mkdtemp(prefix="pb-", dir="/tmp"))
+    place = Path(tempfile.mkdtemp(prefix="pb-", dir="/var/tmp"))  # on a disk: /tmp may be memory
     place.chmod(0o711)
     try:
         yield place
