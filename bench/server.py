@@ -8,6 +8,7 @@ import os
 import pwd
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,11 @@ from penstock.store.database import Database
 from tests.running import RunningServer, processes_naming, start_server
 
 BATCH = 5000
+
+
+def program(name: str = "penstock") -> str:
+    """The command as its user types it."""
+    return str(Path(sys.executable).parent / name)
 
 
 @contextmanager
