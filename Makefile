@@ -20,7 +20,7 @@ test: dev-environment ## Runs every test, then lint. What this machine cannot ru
 	$(MAKE) --no-print-directory lint || failed=1; \
 	exit $$failed
 
-test-fast: dev-environment ## Runs what needs no server, engine or cluster: a minute or two.
+test-fast: dev-environment ## Runs what needs no server, engine or cluster.
 	@$(BIN)/pytest -q -n auto --dist loadfile --durations=10 $(FAST)
 
 test-cluster: dev-environment ## Runs what needs a real Kubernetes or Docker hosts; they stay up while `make rig` does.
