@@ -22,7 +22,7 @@ test: dev-environment ## Runs every test, and lint. What this machine cannot run
 	cat .cache/lint.log; \
 	exit $$failed
 
-test-fast: dev-environment ## Runs what needs no server, engine or cluster: a minute or two.
+test-fast: dev-environment ## Runs what needs no server, engine or cluster.
 	@$(BIN)/pytest -q -n auto --dist loadfile --durations=10 $(FAST)
 
 test-cluster: dev-environment ## Runs what needs a real Kubernetes or Docker hosts; they stay up while `make rig` does.

@@ -16,10 +16,12 @@ from bench.table import Line
 
 OBJECTS = 100
 ROUNDS = 25
+FAKE = "fake API server"
+NO_KUBECTL = "kubectl: not installed"
 
 
 def lines() -> list[Line]:
-    penstock = [str(Path(sys.executable).parent / "penstock"), "jobs", "list"]
+    penstock = [server.program(), "jobs", "list"]
     ours: list[tuple[float, float]] = []
     theirs: list[tuple[float, float]] = []
     with server.running(stored=OBJECTS) as served, kubectl_get("jobs", OBJECTS, served.place) as kubectl:
@@ -29,7 +31,7 @@ def lines() -> list[Line]:
                 theirs.append(process.run(kubectl, served.environ))
     wall, memory = _medians(ours)
     beside = _medians(theirs) if theirs else (None, None)
-    note = "kubectl asks a fake API server that only lists jobs" if theirs else "kubectl not measured: not installed"
+    beside_what = f"kubectl get jobs, {FAKE}" if theirs else NO_KUBECTL
     return [
         Line(
             f"jobs list, {OBJECTS} jobs, wall",
@@ -38,10 +40,9 @@ def lines() -> list[Line]:
             "≤ 1.5 × kubectl",
             wall <= 1.5 * beside[0] if beside[0] else None,
             beside[0],
-            "kubectl get jobs",
-            note,
+            beside_what,
         ),
-        Line("jobs list, memory", memory, "MB", "≤ 40 MB", memory <= 40, beside[1], "kubectl get jobs"),
+        Line("jobs list, memory", memory, "MB", "≤ 40 MB", memory <= 40, beside[1], beside_what),
     ]
 
 

@@ -1,6 +1,6 @@
 """A cluster full of things: copies of real objects, written into its etcd.
 
-Through the API a small machine makes some thirty pods a second; etcd takes a thousand. Who reads the cluster sees no
+Through the API a small machine would take far longer to make them. Who reads the cluster sees no
 difference: the originals were made by the API server and a kubelet, and it reads JSON as well as its own encoding. What
 would act on the copies (the controllers, the scheduler) must not run.
 

@@ -6,12 +6,10 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
-from pathlib import Path
 from socket import AF_UNIX, socket
 from urllib.parse import quote
 
@@ -26,7 +24,6 @@ from tests.running import RunningServer
 
 ROUNDS = 15
 SLEEP = ["sleep", "600"]
-PENSTOCK = str(Path(sys.executable).parent / "penstock")
 NODE = "apiVersion: v1\nkind: Node\nmetadata: {{name: here, group: pwm.resource}}\nspec: {{address: '{}'}}\n"
 
 
@@ -51,7 +48,7 @@ def _submits(host: Host) -> list[Line]:
     cost = f"a network of its own costs docker run itself {networked - plain:.0f} ms"
     return [
         Line("submit to running, Docker", typed, "ms", goal, typed <= 1.1 * networked, networked, within),
-        Line("the same, API alone", asked, "ms", goal, asked <= 1.1 * networked, networked, within),
+        Line("the same, API alone", asked, "ms", "-", None),
         Line("the same, beside the usual bridge", typed, "ms", "-", None, plain, "docker run -d", cost),
     ]
 
@@ -79,7 +76,7 @@ def _rounds(host: Host) -> list[float]:
 def _by_command(served: RunningServer, host: Host, name: str) -> None:
     task = served.place / "task.yaml"
     task.write_text(_task(name))
-    line = [PENSTOCK, "jobs", "submit", "-d", "-o", "name", str(task)]
+    line = [server.program(), "jobs", "submit", "-d", "-o", "name", str(task)]
     with _started(host, name):
         subprocess.run(line, env=served.environ, check=True, capture_output=True)
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from bench import process, server
-from bench.command import kubectl_get
+from bench.command import FAKE, NO_KUBECTL, kubectl_get
 from bench.table import Line, show
 from tests.running import RunningServer
 
@@ -35,7 +33,7 @@ def lines() -> list[Line]:
     with _registered() as served, kubectl_get("nodes", NODES, served.place) as kubectl:
         idle, size = _burden(served.process.pid)
         walls = _walls(served, kubectl)
-    theirs, of_what = walls.pop("kubectl", None), "kubectl get nodes" if kubectl else ""
+    theirs, of_what = walls.pop("kubectl", None), f"kubectl get nodes, {FAKE}" if kubectl else NO_KUBECTL
     away = f"{NODES:,} hosts that do not answer"
     return [
         *(
@@ -53,7 +51,7 @@ def _registered() -> Iterator[RunningServer]:
         documents = served.place / "nodes.yaml"
         for first in range(0, NODES, IN_ONE_FILE):
             documents.write_text("---\n".join(map(_node, range(first, first + IN_ONE_FILE))))
-            line = [_program("penstock"), "apply", "-f", str(documents)]
+            line = [server.program(), "apply", "-f", str(documents)]
             subprocess.run(line, env=served.environ, stdout=subprocess.DEVNULL, check=True)
         yield served
 
@@ -77,17 +75,13 @@ def _burden(pid: int) -> tuple[float, float]:
 
 def _walls(served: RunningServer, kubectl: list[str] | None) -> dict[str, float]:
     """Milliseconds, interleaved; the first two rounds fill caches."""
-    named = {words: [_program(words.split()[0]), *words.split()[1:]] for words in COMMANDS}
+    named = {words: [server.program(words.split()[0]), *words.split()[1:]] for words in COMMANDS}
     named |= {"kubectl": kubectl} if kubectl else {}
     taken: dict[str, list[float]] = {name: [] for name in named}
     for _ in range(ROUNDS + 2):
         for name, line in named.items():
             taken[name].append(process.run(line, served.environ)[0])
     return {name: statistics.median(walls[2:]) for name, walls in taken.items()}
-
-
-def _program(name: str) -> str:
-    return str(Path(sys.executable).parent / name)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import asyncio
 import json
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,8 +32,7 @@ FINISHED, FEW = 10_000, 100
 PATIENCE = 300
 RIG = "bench"
 SLEEP = ["sleep", "60"]
-PENSTOCK = str(Path(sys.executable).parent / "penstock")
-LIST = [PENSTOCK, "jobs", "list"]
+LIST = [server.program(), "jobs", "list"]
 
 
 def lines() -> list[Line]:
@@ -71,7 +69,9 @@ def _submits(rig: Rig) -> list[Line]:
         mark = rig.request_mark()
         _by_penstock(rig, served, "counted")
         writes = [asked for asked in rig.requests("penstock", mark) if asked["verb"] not in ("watch", "list")]
-    asked = ", ".join(f"{each['verb']} {each.get('objectRef', {}).get('resource', '?')}" for each in writes)
+    note = "without lists and watches: " + ", ".join(
+        f"{each['verb']} {each.get('objectRef', {}).get('resource', '?')}" for each in writes
+    )
     mine, plain = statistics.median(ours[1:]), statistics.median(theirs[1:])
     return [
         Line(
@@ -81,9 +81,9 @@ def _submits(rig: Rig) -> list[Line]:
             "≤ 1.1 × kubectl",
             mine <= 1.1 * plain,
             plain,
-            "kubectl apply of the same Job",
+            "kubectl apply of such a Job",
         ),
-        Line("requests for one submit", len(writes), "", "≤ 4", len(writes) <= 4, note=asked or "none"),
+        Line("requests for one submit", len(writes), "", "≤ 4", len(writes) <= 4, note=note),
     ]
 
 
@@ -91,7 +91,7 @@ def _by_penstock(rig: Rig, served: RunningServer, name: str) -> float:
     task = served.place / f"{name}.yaml"
     task.write_text(f"name: {name}\nresources: {{cpus: 100m, memory: 32Mi}}\nrun: {json.dumps(SLEEP)}\n")
     began = time.perf_counter()
-    line = [PENSTOCK, "jobs", "submit", "-d", "-o", "name", str(task)]
+    line = [server.program(), "jobs", "submit", "-d", "-o", "name", str(task)]
     made = subprocess.run(line, env=served.environ, check=True, capture_output=True, text=True)
     _until_running(rig, f"task-id={made.stdout.strip()}")
     return (time.perf_counter() - began) * 1000
@@ -153,7 +153,7 @@ def _list(rig: Rig) -> Line:
     job = Original.of(rig, "job", "listed-00000", "lists")
     copies = ({"listed-00000": f"listed-{number:05d}", job.uid: str(uuid4())} for number in range(1, JOBS))
     crowd.write(rig, map(job.copy, copies))
-    penstock = [PENSTOCK, "jobs", "list", "--limit", "0"]
+    penstock = [*LIST, "--limit", "0"]
     kubectl = [str(rig.programs / "kubectl"), "--kubeconfig", str(rig.kubeconfig), "-n", "lists", "get", "jobs"]
     ours, theirs = [], []
     with server.running(stored=JOBS, **_settings(rig)) as served:
@@ -161,8 +161,9 @@ def _list(rig: Rig) -> Line:
             ours.append(process.run(penstock, served.environ)[0])
             theirs.append(process.run(kubectl, served.environ)[0])
     mine, plain = statistics.median(ours[2:]), statistics.median(theirs[2:])
-    what = f"jobs list --limit 0, {JOBS:,} jobs"
-    return Line(what, mine, "ms", "≤ 0.5 × kubectl", mine <= 0.5 * plain, plain, "kubectl get jobs, real API server")
+    what, note = f"jobs list --limit 0, {JOBS:,} jobs", "ours have ended and are in the store, kubectl's are suspended"
+    goal, within = "≤ 0.5 × kubectl", "kubectl get jobs, real API server"
+    return Line(what, mine, "ms", goal, mine <= 0.5 * plain, plain, within, note)
 
 
 # -- a crowd -----------------------------------------------------------------------------------------------------------
@@ -189,7 +190,7 @@ def _crowd(rig: Rig) -> list[Line]:
     return [
         Line(f"server memory, {NODES:,} nodes, {PODS:,} pods", used, "MB", "≤ 400 MB", used <= 400, note=note),
         Line(f"the same with {FINISHED:,} finished jobs", more, "MB", "-", None, used, "without, each with its pod"),
-        Line("jobs list beside all that", crowded, "ms", "no slower", crowded <= 1.2 * alone, alone, few_of_all),
+        Line("jobs list beside all that", crowded, "ms", "≤ 1.2 × with few", crowded <= 1.2 * alone, alone, few_of_all),
     ]
 
 

@@ -27,7 +27,8 @@ MEASUREMENTS = (
 
 def main() -> None:
     chosen = _chosen(sys.argv[1:])
-    print(f"{os.cpu_count()} CPUs, Python {platform.python_version()}, Linux {platform.release()}\n", flush=True)
+    print(f"{os.cpu_count()} CPUs, Python {platform.python_version()}, Linux {platform.release()}")
+    print("Times are medians; files are in memory, Python's code is compiled; commands run as typed.\n", flush=True)
     lines: list[Line] = []
     for measure in chosen:
         fresh = measure()

@@ -8,6 +8,7 @@ import os
 import pwd
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -26,9 +27,14 @@ from tests.running import RunningServer, processes_naming, start_server
 BATCH = 5000
 
 
+def program(name: str = "penstock") -> str:
+    """The command as its user types it."""
+    return str(Path(sys.executable).parent / name)
+
+
 @contextmanager
 def fresh_place() -> Iterator[Path]:
-    place = Path(tempfile.mkdtemp(prefix="pb-", dir="/tmp"))
+    place = Path(tempfile.mkdtemp(prefix="pb-", dir="/var/tmp"))  # on a disk: /tmp may be memory
     place.chmod(0o711)
     try:
         yield place
@@ -52,7 +58,10 @@ def running(*, stored: int = 0, **settings: str) -> Iterator[RunningServer]:
 
 
 def store_workloads(place: Path, count: int) -> None:
-    store(place, (_ended(number) for number in range(count)))
+    ids: set[str] = set()
+    while len(ids) < count:
+        ids.add(new_id())  # of so many, two may be the same
+    store(place, map(_ended, range(count), ids))
 
 
 def store(place: Path, workloads: Iterable[Workload]) -> None:
@@ -67,11 +76,11 @@ async def _store(data_dir: Path, workloads: Iterator[Workload]) -> None:
             await database.write(lambda tx, batch=batch: [tx.workloads.add(workload) for workload in batch])
 
 
-def _ended(number: int) -> Workload:
+def _ended(number: int, id_: str) -> Workload:
     moment = now()
     user = pwd.getpwuid(os.getuid()).pw_name
     return Workload(
-        id=new_id(),
+        id=id_,
         name=f"train-{number:06d}",
         group=user,
         user=user,

@@ -7,13 +7,13 @@ import os
 import select
 import signal
 import subprocess
-import sys
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 from socket import AF_UNIX, socket
 from typing import Any
 
+from penstock.cli.server import SERVER
 from tests.forking import Forked, fork_server
 
 START_SECONDS = 60
@@ -142,7 +142,7 @@ def _is_ordinary(environ: dict[str, str]) -> bool:
 
 def _executed(environ: dict[str, str], ready: int, errors: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "penstock.server"],
+        SERVER,
         env=environ | {"PENSTOCK_READY_FD": str(ready)},
         pass_fds=[ready],
         stdin=subprocess.DEVNULL,

@@ -1,6 +1,6 @@
 """Find the server: a URL that was named, the machine's server or the user's own.
 
-Paths are text here: pathlib costs every command 8 ms.
+Paths are text here: importing pathlib would slow every command.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""HTTP/1.1 over one socket, as much of it as a command needs: http.client takes 40 ms to import.
+"""HTTP/1.1 over one socket, as much of it as a command needs: importing http.client would slow every command.
 
 One connection carries one request. An answer is read by its length, by chunks, or until the server closes;
 it can be read whole or followed as it comes.

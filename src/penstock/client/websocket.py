@@ -145,8 +145,8 @@ class WebSocket:
 
 
 def _masked(data: bytes, key: bytes) -> bytes:
-    """Mask data as the protocol requires of clients, as one large number: a loop over bytes takes a thousand times as
-    long."""
+    """Mask data as the protocol requires of clients, as one large number: a loop over bytes takes far
+    longer."""
     length = len(data)
     mask = (key * (length // 4 + 1))[:length]
     return (int.from_bytes(data) ^ int.from_bytes(mask)).to_bytes(length)

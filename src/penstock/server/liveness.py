@@ -12,7 +12,7 @@ import sys
 from penstock.config import load
 
 PATIENCE = 8.0
-"""Seconds for an answer, which takes a millisecond where nothing is in its way."""
+"""Seconds for an answer, which comes at once where nothing is in its way."""
 ASK = b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n"
 
 

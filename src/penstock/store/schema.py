@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 HEAD = "0006"
 """The newest revision in migrations/versions."""
 
-# Alembic's own table, just as it makes it. Written here so that a fresh database does not cost Alembic's import,
-# which takes most of a second.
+# Alembic's own table, just as it makes it. Written here so that a fresh database does not cost Alembic's import.
 _revision = Table(
     "alembic_version",
     MetaData(),

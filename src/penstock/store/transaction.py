@@ -1,7 +1,7 @@
 """Run statements, and convert values and cursors of lists.
 
 SQLAlchemy writes the SQL, once for each statement; from then on the driver's own cursor runs it. Executing through
-SQLAlchemy each time costs five times as much, and on one interpreter that is what bounds how many can submit. So
+SQLAlchemy each time costs several times as much, and on one interpreter that is what bounds how many can submit. So
 statements are made at import (or behind a cache), take named values, and give plain tuples.
 """
 

@@ -43,7 +43,7 @@ class CgroupLimits:
         wanted: dict[Path, list[tuple[str, str]]] = {}
         for controller, pairs in (("memory", self._memory(asked)), ("cpu", self._cpu(asked)), ("pids", most)):
             wanted.setdefault(self.roots[controller] / name, []).extend(pairs)
-        # A process that moves itself by `tasks` need not wait until the whole kernel has taken note: that saves 13 ms.
+        # A process that moves itself by `tasks` need not wait until the whole kernel has taken note.
         join = "tasks" if self.version == 1 else "cgroup.procs"
         return [
             {"path": str(path), "join": str(path / join), "write": [list(pair) for pair in pairs]}

@@ -1,4 +1,4 @@
-"""Write files that are whole or not there, and JSON without the 15 ms that importing `json` costs."""
+"""Write files that are whole or not there, and JSON without importing `json`, which is slow."""
 
 # ruff: noqa: PTH104, PTH108, PTH120
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Read processes, sockets and counters from /proc and /sys.
 
-The supervisor imports this module: it needs nothing but `os`, and no `typing`, which costs 12 ms.
+The supervisor imports this module: it needs nothing but `os`, and no `typing`, which is slow.
 """
 
 # ruff: noqa: PTH115, PTH123, PTH208

@@ -16,7 +16,7 @@ from .processes import fork_child, remove_group
 from .start import start_node
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # importing it costs 12 ms
+if TYPE_CHECKING:  # importing it is slow
     from typing import Any
 
     from .start import Started

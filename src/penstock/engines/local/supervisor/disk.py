@@ -14,7 +14,7 @@ from .directories import measure_directory
 from .processes import SAYS, fork_child
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # importing it costs 12 ms
+if TYPE_CHECKING:  # importing it is slow
     from typing import Any
 
     from .rank import Rank

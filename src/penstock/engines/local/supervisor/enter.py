@@ -13,7 +13,7 @@ gets that shell, never the interpreter this runs in.
 # ruff: noqa: PTH116
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # `signal` itself imports enum: 5 ms
+import _signal  # type: ignore[import-not-found]  # `signal` itself imports enum, which is slow
 import _socket
 import ctypes
 import errno
@@ -31,7 +31,7 @@ from .processes import KILL, STOP, exit_code, signal
 from .start import write_word
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # importing it costs 12 ms
+if TYPE_CHECKING:  # importing it is slow
     from typing import Any, NoReturn
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24

@@ -7,7 +7,7 @@ waits for the last process rather than the first: what the node started may stil
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # `signal` itself imports enum: 5 ms
+import _signal  # type: ignore[import-not-found]  # `signal` itself imports enum, which is slow
 import fcntl
 import os
 import select

@@ -20,7 +20,7 @@ from .processes import remove_group
 from .rank import Rank, boottime, outcome, stopped, unit
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # importing it costs 12 ms
+if TYPE_CHECKING:  # importing it is slow
     from collections.abc import Callable
     from typing import Any
 

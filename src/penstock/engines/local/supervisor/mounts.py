@@ -18,7 +18,7 @@ from .processes import SAYS, fork_child
 from .start import open_way
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # importing it costs 12 ms
+if TYPE_CHECKING:  # importing it is slow
     from typing import Any
 
 MS_MOVE = 8192

@@ -13,7 +13,7 @@ from .mounts import find_exchanged, mount_inside
 from .processes import CONT, KILL, STOP, TERM, exit_code, signal, terminate_rest, terminate_tree
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # importing it costs 12 ms
+if TYPE_CHECKING:  # importing it is slow
     from typing import Any
 
     from .start import Started

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # `signal` itself imports enum: 5 ms
+import _signal  # type: ignore[import-not-found]  # `signal` itself imports enum, which is slow
 import posix
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # importing it costs 12 ms
+if TYPE_CHECKING:  # importing it is slow
     from typing import Any
 
     Started = tuple[int, int, int, int, list[int]]
