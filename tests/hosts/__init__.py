@@ -15,6 +15,7 @@ kill that process is to pull the host's plug. Nothing but the cable to this mach
     names       the name server of all
     registry    an open registry, and one that wants a login
     archives    images, as `docker load` takes them
+    stock       images that an engine need not load again
     lot         `Hosts`: all of it together
     fixtures    `hosts`, `gpu_hosts`, `own_hosts` and `registry` of the tests
 """

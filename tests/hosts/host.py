@@ -9,14 +9,14 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from tests.disks import FILL
-from tests.hosts import archives, files, gpus, programs
+from tests.hosts import archives, files, gpus, programs, stock
 from tests.hosts.keys import USER, Keys
 from tests.rig import cgroups, network
 from tests.rig.places import Addresses, RigError
@@ -86,8 +86,15 @@ class Host:
 
     # Up
 
-    def begin(self, config: dict[str, Any], disk_mb: int | None = None, products: Sequence[str] = ()) -> None:
-        """Make its files, and turn it on for the first time. `products` are GPUs that it seems to have."""
+    def begin(
+        self,
+        config: dict[str, Any],
+        images: Mapping[str, Path],
+        disk_mb: int | None = None,
+        products: Sequence[str] = (),
+    ) -> None:
+        """Make its files, turn it on for the first time, and let it have images by their names. `products` are GPUs
+        that it seems to have."""
         files.make(self.home, resolver=self._addresses.control)
         if products:
             gpus.make(self.home, products)
@@ -99,7 +106,13 @@ class Host:
         engine = files.engine(self.home, listens, cgroup) | self.keys.engine(self.name)
         self._write_config(engine | config)
         (self.home / "sshd_config").write_text(files.sshd(self.keys, self.name, self.address))
+        has_them = not images or (not disk_mb and stock.lay(images, self.home / "data"))
         self.turn_on()
+        if not has_them:
+            for name, image in images.items():
+                self.load(image, name)
+            if not disk_mb:
+                stock.keep(images, self.home / "data")
 
     def turn_on(self) -> None:
         """As it was when it was turned off, except for what ran."""

@@ -132,11 +132,10 @@ class Hosts:
             "registry-mirrors": [f"http://{self.registry.address}"],
         } | config
         made = system.standard()
+        wanted = {image: made[_IMAGES[image]] for image in images}
 
         def begin(host: Host) -> None:
-            host.begin(config, disk_mb, gpus)
-            for image in images:
-                host.load(made[_IMAGES[image]], image)
+            host.begin(config, wanted, disk_mb, gpus)
 
         with ThreadPoolExecutor() as pool:
             list(pool.map(begin, self.hosts))

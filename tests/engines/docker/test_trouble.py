@@ -28,6 +28,7 @@ from tests.engines.docker.engines import answering, document, left_behind, opene
 from tests.engines.launches import a_launch, a_volume, ended, log_of, observed, outcome, printed, run_of, the_account
 from tests.hosts.host import Host
 from tests.hosts.lot import Hosts
+from tests.sampling import sample
 
 MEBIBYTE = 1 << 20
 
@@ -154,7 +155,7 @@ async def test_when_docker_restarts_what_ran_there_is_lost_with_its_node(
     assert (report.units[0].state, log) == (State.EXITED, "again\n")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", sample(WAYS, 1))
 async def test_the_same_is_said_if_it_happened_while_the_server_was_away(
     hosts: Hosts, tmp_path: Path, way: str
 ) -> None:
@@ -249,7 +250,7 @@ async def test_a_start_on_a_host_that_is_off_happens_once_it_is_back(own_hosts: 
         assert await log_of(engine, run_of(launch)) == b"ran\n"
 
 
-@pytest.mark.parametrize("way", ["tcp", "ssh"])
+@pytest.mark.parametrize("way", sample(("tcp", "ssh"), 1))
 async def test_a_follower_misses_nothing_and_gets_nothing_twice_when_the_cable_is_cut(
     hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,10 @@ from tests.engines.docker.engines import document, left_behind, opened, settings
 from tests.engines.launches import a_launch, a_volume, an_array, ended, log_of, outcome, printed, run_of, the_account
 from tests.hosts.host import Host
 from tests.hosts.lot import Hosts
+from tests.sampling import sample
 
 SHORT = "echo ran >>/data/times; exit 3"
-LONG = "echo ran >>/data/times; sleep 5; exit 3"
+PROGRAMS = {"short": SHORT, "long": "echo ran >>/data/times; sleep 5; exit 3"}
 
 
 async def started_late(hosts: Hosts, place: Path, arrives: Arrives, program: str) -> tuple[Report, str]:
@@ -54,12 +56,13 @@ def containers_of(launch: Launch, machine: Host) -> list[str]:
     return sorted(machine.docker("ps", "-a", *named).split())
 
 
-@pytest.mark.parametrize("program", [SHORT, LONG], ids=["short", "long"])
-@pytest.mark.parametrize("arrives", Arrives)
+@pytest.mark.parametrize(
+    ("arrives", "program"), sample([pytest.param(*case, id="-".join(case)) for case in product(Arrives, PROGRAMS)], 4)
+)
 async def test_a_program_whose_start_got_no_answer_runs_once(
     hosts: Hosts, tmp_path: Path, arrives: Arrives, program: str
 ) -> None:
-    report, times = await started_late(hosts, tmp_path, arrives, program)
+    report, times = await started_late(hosts, tmp_path, arrives, PROGRAMS[program])
     assert times == "ran\n"
     assert [(unit.state, unit.exit_code) for unit in report.units] == [(State.CRASHED, 3)]
 
