@@ -149,7 +149,9 @@ class Observed:
         raise AssertionError(f"{text!r} was never printed, only {seen!r}")
 
     def pod(self, run: Run, part: int = 0) -> Pod:
-        return next(pod for pod in self.cluster.pods_of(run) if names.part_of(pod) == part)
+        """The newest: one that it follows may not be gone yet."""
+        there = [pod for pod in self.cluster.pods_of(run) if names.part_of(pod) == part]
+        return max(there, key=lambda pod: (pod.metadata.creation_timestamp, not pod.metadata.deletion_timestamp))
 
     def kubectl(self, *arguments: str) -> str:
         return self.rig.kubectl("-n", self.namespace, *arguments)
