@@ -228,10 +228,11 @@ class Rig:
             self.api.apply(each)
 
     def make_namespace(self, name: str, **labels: str) -> None:
-        """A namespace in which pods can be made: one made before its default account exists is refused."""
+        """A namespace in which pods can be made, and start: none is, or does, before these are there."""
         metadata = {"name": name, "labels": labels}
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-        wait_for(f"the default account of {name}", lambda: self.api.get("serviceaccount", "default", name))
+        for kind, made in (("serviceaccount", "default"), ("configmap", "kube-root-ca.crt")):
+            wait_for(f"the {kind} {made} of {name}", lambda kind=kind, made=made: self.api.get(kind, made, name))
 
     def delete_namespace(self, name: str) -> None:
         """With all that is in it, which takes a while."""
