@@ -1,8 +1,7 @@
 """`python -m tests`: every test, as continuous integration runs them.
 
-Tests that wait for a cluster leave processor time to those that need none, so all run together. Where Kubernetes is
-still to be built, what needs it runs afterwards. A test that fails is tried once more, alone. A few of a run may pass
-then, and each is printed at the end as a defect, with what was said at both tries; of more the run fails.
+Kubernetes is built beside the tests that need no cluster. A test that fails is tried once more, alone. A few of a run
+may pass then, and each is printed at the end as a defect, with what was said at both tries; of more the run fails.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from tests.rig import cluster, versions
 
 REPORTS = Path(".cache/tests")
 LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
@@ -33,7 +30,7 @@ class Suite:
     rescued: list[str] = field(default_factory=list)
     took: dict[str, float] = field(default_factory=dict)
 
-    def run(self, title: str, chosen: str = "") -> None:
+    def run(self, title: str, chosen: str) -> None:
         """Run the tests that were chosen by their marks."""
         began = time.monotonic()
         code = _pytest(REPORTS / "first", "--durations=30", *WORKERS, "-m", chosen)
@@ -68,18 +65,17 @@ def main() -> int:
     print(f"PENSTOCK_SEED={os.environ['PENSTOCK_SEED']} takes the same samples again", flush=True)
     suite = Suite()
     began = time.monotonic()
-    if cluster.fault() or not versions.missing():
-        suite.run("all tests")
-    else:
-        building = subprocess.Popen([sys.executable, "-m", "tests.rig", "build"])
-        try:
-            suite.run("without Kubernetes, which was built beside it", "not kubernetes")
-            suite.failed |= building.wait() != 0
-            suite.took["waited for Kubernetes"] = time.monotonic() - began - sum(suite.took.values())
-            suite.run("with Kubernetes", "kubernetes")
-        finally:
-            building.terminate()
-            building.wait()
+    building = subprocess.Popen([sys.executable, "-m", "tests.rig", "build", "--if-usable"])
+    try:
+        suite.run("without a cluster", "not cluster")
+        suite.failed |= building.wait() != 0
+        suite.took["waited for Kubernetes, which is built beside that"] = (
+            time.monotonic() - began - sum(suite.took.values())
+        )
+        suite.run("with clusters", "cluster")
+    finally:
+        building.terminate()
+        building.wait()
     suite.print_defects()
     for title, seconds in suite.took.items():
         print(f"{seconds / 60:6.1f} min  {title}")

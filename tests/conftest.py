@@ -71,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs a cluster, and begin with it: the rest fills up what its waiting leaves, and the end."""
+    """Mark what needs a cluster: it runs apart from the rest, which the clusters would slow down."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if KUBERNETES.intersection(fixtures):
@@ -80,8 +80,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("cluster")
     if config.getoption("loadscopereorder", True) is False:
         tests = Counter(item.path for item in items)
-        clusters = {item.path for item in items if item.get_closest_marker("cluster")}
-        items.sort(key=lambda item: (_turn(item.path), item.path not in clusters, -tests[item.path]))
+        items.sort(key=lambda item: (_turn(item.path), -tests[item.path]))
 
 
 def _turn(path: Path) -> int:

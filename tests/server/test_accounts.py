@@ -54,7 +54,7 @@ def machine(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     passwd.chmod(0o644)
     wrapper.write_text(WRAPPER.format(passwd=passwd, python=sys.executable))
     wrapper.chmod(0o755)
-    monkeypatch.setattr(running.sys, "executable", str(wrapper))
+    monkeypatch.setattr(running, "SERVER", (str(wrapper), *running.SERVER[1:]))
     server = start_server(place, {"MALLOC_ARENA_MAX": "2"}, mode="system")  # its own process, not a fork of this one
     yield Machine(server, passwd)
     server.end()
