@@ -42,8 +42,15 @@ LONG = (
     "kubernetes/test_deploy.py",
     "logs/test_collect.py",
     "kubernetes/test_runs.py",
+    "local/test_engine.py",
+    "server/test_exhaustion.py",
+    "server/test_without_cluster.py",
+    "cli/test_restart.py",
+    "server/test_recovery.py",
+    "server/test_idle.py",
+    "services/test_taken_over.py",
 )
-"""Files that take minutes, by the ends of their paths: begun first, or one worker is at them when others are done."""
+"""Files that take long, by the ends of their paths: begun first, or one worker is at them when others are done."""
 
 LOG_LINES = 60
 """Of a server's log that are shown with a test that failed."""
