@@ -24,7 +24,7 @@ from tests.running import RunningServer, start_server
 
 __all__ = ["gpu_hosts", "hosts", "own_hosts", "own_rig", "registry", "rig", "rig_namespace"]
 
-DOCKER, KUBERNETES = {"gpu_hosts", "hosts", "own_hosts"}, {"own_rig", "rig"}
+CLUSTERS = {"gpu_hosts", "hosts", "own_hosts", "own_rig", "rig"}
 """Fixtures of tests that need several machines."""
 
 LONG = (
@@ -80,10 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs a cluster: it runs apart from the rest, which the clusters would slow down."""
     for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        if KUBERNETES.intersection(fixtures):
-            item.add_marker("kubernetes")
-        if DOCKER.intersection(fixtures) or item.get_closest_marker("kubernetes"):
+        if CLUSTERS.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("cluster")
     if config.getoption("loadscopereorder", True) is False:
         tests = Counter(item.path for item in items)

@@ -1,8 +1,7 @@
 """The rig's programs, built from source once per machine and version, and kept outside the checkout.
 
 `programs/go.mod` pins what they are built of. It is one module for all of them, so that what they share is compiled
-once, by one command. `python -m tests.rig.build` needs nothing but the standard library: on a new machine it begins
-before there is an environment for the tests.
+once, by one command.
 """
 
 from __future__ import annotations
@@ -138,10 +137,3 @@ def _installed_go() -> Path:
 def _version(go: Path) -> tuple[int, ...]:
     said = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, cwd="/").stdout
     return tuple(int(number) for number in re.findall(r"\d+", said)[:2])
-
-
-if __name__ == "__main__":
-    try:
-        build()
-    except RigError as error:
-        sys.exit(str(error))

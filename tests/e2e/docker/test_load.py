@@ -162,7 +162,7 @@ def test_whatever_is_killed_what_is_said_of_every_workload_is_true(
     if trouble is HOSTS:  # What runs outlives the one engine, which is killed, and not the other, which is shut down.
         lab.hosts["lab-1"].configure(live_restore=True)
     kills = sample(trouble, KILLED[trouble])
-    progress, each = Progress(), 2 * len(kills) + 2 if WHOLE else 2 * len(kills)
+    progress, each = Progress(), 2 * (len(kills) + WHOLE)
     names = [f"user-{number}" for number in range(USERS)]
     members = [Member(name, lab.token(name), lab.server.address, ledger, progress, each) for name in names]
     for member in members:
@@ -189,7 +189,7 @@ def test_whatever_is_killed_what_is_said_of_every_workload_is_true(
     assert not defect, more[:5000]
 
 
-LOST_TRACK = 255
+LOST_TRACK = "code 255"
 """Docker's word where it has lost track of a container, as it may on a busy machine. Of an image without bash it is all
 that there is to go by."""
 
@@ -200,12 +200,13 @@ def untrue(job: Job, workload: dict[str, Any], parts: dict[Part, list[Start]], k
     codes = {part: starts[0].code for (_, part), starts in sorted(parts.items())}
     """Of the last attempt of each part."""
     number = {"array": 3, "ranks": 2}.get(job.kind, 1)
-    if state == "EXITED" or (job.kind != "ranks" and workload["exit_code"] == LOST_TRACK):
+    if state == "EXITED":
         fine = codes == dict.fromkeys(range(number), 0)
     elif state == "STOPPED":
         fine = job.stop_asked
     elif (state, reason) == ("CRASHED", "PROGRAM_FAILED"):
         fine = job.kind == "fails" and 3 in codes.values() and workload["exit_code"] == 3
+        fine = fine or (job.kind != "ranks" and LOST_TRACK in workload["message"])
     else:  # What may begin again has done so as often as it may, or someone wanted it stopped.
         done = workload["attempt"] > REQUEUE.get(job.kind, 0) or job.stop_asked
         fine = reason == "NODE_LOST" and done

@@ -22,7 +22,7 @@ IMAGE_001 = "docker.io/pytorch/pytorch:2.0.0-cuda11.7-cudnn8-runtime"
 IMAGES_002 = ("docker.io/library/rockylinux:8", "nvcr.io/hpc/lammps:patch_4May2022")
 MEMORY_002 = 17 * 2**30
 """What a node needs for an index of the storage tutorial's sweep, and for itself."""
-pytestmark = pytest.mark.kubernetes
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture(scope="module")
